@@ -104,10 +104,10 @@ docs: $(DEV_READY) ## write the generated pages of docs/
 	@cd tests && ../$(BIN)/python -m clients.guarded.page > ../build/page.md
 	@mv build/page.md docs/security/clients.md
 
-pictures: $(DEV_READY) $(KERNEL_READY) ## take the pictures in docs/ anew; those of the page need chromium
-	@$(BIN)/python docs/terminal.py
-	@$(BIN)/python docs/pictures.py
-	@$(BIN)/python docs/latency_picture.py
+pictures: $(DEV_READY) $(KERNEL_READY) ## take the pictures of docs/ again; those of the page need chromium
+	@$(BIN)/python docs/pictures/terminal.py
+	@$(BIN)/python docs/pictures/page.py
+	@$(BIN)/python docs/pictures/latency.py
 
 lock: $(RUN_READY) ## choose dependency versions again: requirements/*.txt
 	@.ci/lock $(BIN)/python

@@ -157,8 +157,8 @@ class Producer(_Blocking):
         partition: int | None = None,
         headers: Headers = (),
     ) -> "concurrent.futures.Future[SentRecord]":
-        """As `send`, but returns as soon as the message is in the buffer; the future gets its
-        place, or the error."""
+        """Add a message to the buffer as `send` does, and return without waiting for the answer.
+        The future gets the message's position, or the error."""
         client: _Producer = self._client
         result: concurrent.futures.Future[SentRecord] = concurrent.futures.Future()
 
@@ -239,7 +239,7 @@ class Consumer(_Blocking):
         return self
 
     def __next__(self) -> ConsumerRecord:
-        """The next message; waits for it as long as it takes."""
+        """Return the next message; wait for it without limit."""
         client: _Consumer = self._client
         while True:
             if self._closed:
@@ -260,12 +260,12 @@ class TimeWindow:
 
     @property
     def messages(self) -> int:
-        """How many messages of the window were given out so far."""
+        """Number of messages returned so far."""
         return self._window.messages
 
     @property
     def read_bytes(self) -> int:
-        """Bytes of the log that were read for it so far."""
+        """Bytes of the log read so far."""
         return self._window.read_bytes
 
     @property
@@ -275,7 +275,7 @@ class TimeWindow:
 
     @property
     def log_bytes(self) -> int:
-        """Bytes of the log that it is about."""
+        """Bytes of the log that the count covers."""
         return self._window.log_bytes
 
     @property
@@ -287,7 +287,7 @@ class TimeWindow:
         return self
 
     def __next__(self) -> ConsumerRecord:
-        """The next message of the window."""
+        """Return the next message of the window."""
         while (record := self._window.take()) is None:
             if not self._consumer._run(self._window.fill):
                 raise StopIteration
@@ -300,7 +300,7 @@ class TimeWindow:
             yield from batches
 
     def close(self) -> None:
-        """Read no further. Needed only for one that is not read to its end."""
+        """Stop reading. Needed only for a window that is not read to its end."""
         self._consumer._run(self._window.close)
 
 

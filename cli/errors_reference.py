@@ -62,7 +62,7 @@ too.
 
 
 def lines() -> Iterator[str]:
-    """The lines of the page."""
+    """Yield the lines of the page."""
     yield from _INTRODUCTION.splitlines()
     for code, error in sorted(ERRORS.items()):
         mark = " *" if error in NOT_SENT else ""

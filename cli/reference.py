@@ -126,7 +126,7 @@ _COMMON: Final = ("server", "as_json", "any_unit")
 
 
 def lines() -> Iterator[str]:
-    """The lines of the page."""
+    """Yield the lines of the page."""
     yield from _INTRODUCTION.splitlines()
     yield from _rows("Time", "Means", TIMES)
     yield from ("", "These are refused, with a hint, because their meaning would be a guess:", "")

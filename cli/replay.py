@@ -95,7 +95,7 @@ class WindowedBy(StrEnum):
 
 @value_class
 class ReplayWindow:
-    """The times from `from_ms` up to, without, `until_ms`; None is no bound."""
+    """Times from `from_ms` up to, excluding, `until_ms`; None is no bound."""
 
     from_ms: int | None
     until_ms: int | None

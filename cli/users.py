@@ -63,7 +63,7 @@ Iterations = Annotated[
 
 
 Found = Mapping[str, Mapping[int, int]]
-"""By user: the iterations by the number of the mechanism."""
+"""Return the iterations by user and by the number of the SCRAM mechanism."""
 
 
 @users.command()

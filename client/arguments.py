@@ -14,33 +14,33 @@ PARTITION_MAX: Final = 2**31 - 1
 
 
 def check_place(topic: str, partition: int | None) -> None:
-    """Raises TypeError, ValueError."""
+    """Check a topic name and, unless None, a partition number. Raises TypeError, ValueError."""
     check_topic(topic)
     if partition is not None:
         check_partition(partition)
 
 
 def check_topic(topic: str, name: str = "topic") -> None:
-    """Raises TypeError."""
+    """Raise TypeError unless the argument `name` is a str."""
     if not isinstance(topic, str):
         raise TypeError(f"{name} is a str, not {type(topic).__name__}")
 
 
 def check_partition(partition: int) -> None:
-    """Raises TypeError, ValueError."""
+    """Raise TypeError, ValueError unless the argument is an int from 0 to `PARTITION_MAX`."""
     check_int(partition, "partition")
     if not 0 <= partition <= PARTITION_MAX:
         raise ValueError(f"partition is from 0 to {PARTITION_MAX}, not {partition}")
 
 
 def check_int(number: int, name: str) -> None:
-    """Raises TypeError."""
+    """Raise TypeError unless the argument `name` is an int; a bool is refused."""
     if not isinstance(number, int) or isinstance(number, bool):
         raise TypeError(f"{name} is an int, not {type(number).__name__}")
 
 
 def check_settings(settings: Mapping[str, str | None] | Mapping[str, str]) -> None:
-    """Raises TypeError."""
+    """Raise TypeError unless the settings map names to texts, or to None."""
     if not isinstance(settings, Mapping):
         raise TypeError(f"settings is a mapping, not {type(settings).__name__}")
     for name, value in settings.items():
@@ -53,14 +53,15 @@ def check_settings(settings: Mapping[str, str | None] | Mapping[str, str]) -> No
 def epoch_ms(
     when: datetime | None, timestamp_ms: int | None, *, check_units: bool, is_bound: bool = False
 ) -> int | None:
-    """Milliseconds since the epoch of whichever is given; None when neither is.
+    """Return whichever time is given in milliseconds since the epoch; None when neither is given.
 
-    Of a datetime that is finer it is the millisecond it is in, and with `is_bound`, for a time that
-    messages are compared with, the next one: the first that is not before it.
+    A datetime with microseconds is rounded down to its millisecond. With `is_bound`, for a time
+    that messages are compared with, it is rounded up, to the first millisecond that is not before
+    it.
 
-    Raises TypeError when both are given or one is not of its type, and `TimeError` for a time
-    without a zone, one before 1970, and, unless `check_units` is off, a number that looks like
-    seconds, microseconds or nanoseconds.
+    Raises TypeError when both are given or one has the wrong type. Raises `TimeError` for a time
+    without a zone, for a time before 1970 and, unless `check_units` is False, for a number that
+    looks like seconds, microseconds or nanoseconds.
     """
     if when is not None and timestamp_ms is not None:
         raise TypeError("give a datetime or milliseconds, not both")
@@ -72,7 +73,11 @@ def epoch_ms(
 
 
 def moment_ms(moment: datetime | int | None, name: str, *, check_units: bool) -> int | None:
-    """The same for the argument `name`, a bound, which takes a datetime or milliseconds."""
+    """Return a bound, the argument `name`, in milliseconds since the epoch; a datetime is rounded
+    up.
+
+    Raises TypeError, `TimeError` as `epoch_ms` does.
+    """
     if moment is None:
         return None
     if isinstance(moment, datetime):

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for callers that have none."""
+"""An event loop in its own thread, for callers without a loop."""
 
 import asyncio
 import concurrent.futures
@@ -12,14 +12,15 @@ import uvloop
 T = TypeVar("T")
 
 _LOOK_SECONDS: Final = 0.2
-"""How often a wait is looked up from. A signal that comes just before a thread begins to wait for a
-lock does not end that wait, and Ctrl-C would be seen only with the answer."""
+"""Seconds between two checks of a waiting thread. A signal that arrives just before a thread starts
+to wait for a lock does not end that wait, so without the checks Ctrl-C would have no effect until
+the answer came."""
 
 
 class BackgroundLoop:
-    """One loop for all who use it; its thread lives while there is a user.
+    """One event loop shared by all its users. Its thread runs while there is at least one user.
 
-    A process that was forked begins with no users.
+    A forked process starts with no users.
     """
 
     def __init__(self, thread_name: str) -> None:
@@ -34,9 +35,9 @@ class BackgroundLoop:
         self._process_id = os.getpid()
 
     def enter(self) -> None:
-        """One user more."""
+        """Add a user. The first one starts the thread."""
         if self._process_id != os.getpid():
-            self._forget()  # threads do not come along into a fork
+            self._forget()  # threads do not survive a fork
         with self._lock:
             if self._loop is None:
                 self._loop = uvloop.new_event_loop()
@@ -47,7 +48,7 @@ class BackgroundLoop:
             self._users += 1
 
     def leave(self) -> None:
-        """One user less; the last one ends the thread."""
+        """Remove a user. The last one ends the thread."""
         with self._lock:
             self._users -= 1
             if self._users:
@@ -60,9 +61,9 @@ class BackgroundLoop:
         thread.join()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do `work` in the loop and wait for it. An interrupt of the wait cancels the work.
+        """Run `work` in the loop and wait for its result. Interrupting the wait cancels the work.
 
-        Raises RuntimeError in the loop's own thread, which would wait for itself.
+        Raises RuntimeError in the loop's own thread, because the loop would wait for itself.
         """
         loop, thread = self._loop, self._thread
         if loop is None or thread is threading.current_thread():
@@ -74,12 +75,12 @@ class BackgroundLoop:
                 try:
                     return future.result(_LOOK_SECONDS)
                 except TimeoutError:
-                    if future.done():  # the error may be the work's own
+                    if future.done():  # the work itself may raise TimeoutError
                         return future.result()
         except concurrent.futures.CancelledError:
             raise
         except BaseException:
-            future.cancel()  # without effect when it is the work's own error
+            future.cancel()  # no effect if the work itself raised the error
             raise
 
 

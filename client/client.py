@@ -1,4 +1,4 @@
-"""What producer, consumer and admin have in common."""
+"""Base class of producer, consumer and admin."""
 
 from types import TracebackType
 from typing import Final, Literal, Self
@@ -14,11 +14,12 @@ from .security.security import Security
 DEFAULT_ADDRESS: Final = "127.0.0.1:7070"
 
 ReadFrom = Literal["leader", "any"]
-"""Where messages are read: at the broker that leads, or at any that has them."""
+"""Which brokers messages are read from: only partition leaders, or any replica."""
 
 
 class Client:
-    """A client of one broker, or of a Kafka cluster, to be used in `async with`, or closed."""
+    """Client of a Horolog broker, of several, or of a Kafka cluster. Use it in `async with`, or
+    close it."""
 
     def __init__(
         self,
@@ -30,17 +31,17 @@ class Client:
         security: Security | None = None,
         read_from: ReadFrom = "leader",
     ) -> None:
-        """`address` is that of a Horolog broker, `HOST:PORT`, or `kafka://HOST:PORT[,HOST:PORT...]`
-        with some brokers of a Kafka cluster; `tls://` and `kafka+tls://` are the same over TLS.
+        """`address` is `HOST:PORT` of a Horolog broker, or `kafka://HOST:PORT[,HOST:PORT...]` with
+        some brokers of a Kafka cluster; `tls://` and `kafka+tls://` are the same over TLS.
 
-        `request_timeout_ms` bounds connecting, and each request beyond the wait it asks for.
+        `request_timeout_ms` bounds connecting, and each request in addition to the wait that the
+        request asks for. `check_units=False` accepts timestamps that look like seconds or
+        microseconds. `security` holds the client's credentials and the servers that the client
+        trusts.
 
-        `check_units=False` accepts timestamps that look like seconds or microseconds.
-
-        `security` says who the client is, and whom it trusts.
-
-        `read_from="any"` has messages read, searched and counted by whichever of several brokers
-        is chosen, up to where that one has them; another one when it is lost, or falls behind.
+        `read_from="any"` reads, searches and counts messages at any one of several brokers, up to
+        the last message that this broker has. The client changes to another broker when the
+        connection is lost or the broker falls behind.
         """
         warn_of_reference(FORM)
         self._cluster = cluster_at(
@@ -64,7 +65,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections. Requests under way fail."""
+        """Close all connections. Requests in flight fail."""
         await self._cluster.close()
 
 
@@ -75,8 +76,8 @@ def cluster_at(
     request_timeout_ms: int,
     read_from: ReadFrom = "leader",
 ) -> ClusterConnections:
-    """The way to the broker or brokers at an address. Raises ValueError for one that is none, and
-    for another `read_from` than there are."""
+    """Return the connections to the brokers at an address, not opened yet. Raises ValueError for an
+    invalid address or an unknown `read_from`."""
     servers = parse_servers(address)
     if read_from not in ("leader", "any"):
         raise ValueError(f"read_from is 'leader' or 'any', not {read_from!r}")

@@ -12,13 +12,13 @@ class SecurityError(HorologError, ValueError):
 
 
 class TlsFailed(HorologError, ConnectionError):
-    """The broker and the client do not trust each other, or one of them speaks no TLS."""
+    """TLS failed: one side does not trust the other, or does not speak TLS."""
 
 
 class ConnectionFailed(HorologError, ConnectionError):
     """The broker cannot be reached, or the connection to it broke.
 
-    A request under way at that moment may have been carried out or not.
+    The broker may or may not have carried out a request that was in flight.
     """
 
     retriable = True
@@ -29,10 +29,10 @@ class ClientClosed(HorologError, RuntimeError):
 
 
 class PartlySent(HorologError, RuntimeError):
-    """Some messages of a batch are in the log, others are not, or it is not known of them.
+    """Some messages of a batch were appended; others were not, or their result is unknown.
 
-    `sent` says which; the cause (`__cause__`) is what stopped the others. In each partition those
-    that were sent are the first ones of the batch.
+    `sent` lists the appended messages; the cause (`__cause__`) is the error that stopped the
+    others. In each partition the appended messages are the first ones of the batch.
     """
 
     def __init__(self, text: str, sent: SentBatch) -> None:

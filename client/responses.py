@@ -1,4 +1,4 @@
-"""Taking responses apart: errors in them become exceptions."""
+"""Extraction of results from responses. Errors in a response are raised as exceptions."""
 
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
@@ -33,19 +33,21 @@ class _Partitions(Protocol[P_co]):
 
 
 def check(result: _ResponseResult) -> None:
-    """Raise the error that a part of a response reports."""
+    """Raise the error that a result reports, if any."""
     if result.error_code != NO_ERROR:
         raise error_from_code(result.error_code, result.error_message)
 
 
 def check_code(error_code: int) -> None:
-    """The same of an error that comes without a sentence."""
+    """Raise the error with this code, unless the code is `NO_ERROR`; for results without a
+    message."""
     if error_code != NO_ERROR:
         raise error_from_code(error_code)
 
 
 def _check_of(result: _ResponseResult, place: str) -> None:
-    """The same for a part that is about `place`, which is named where the broker says nothing."""
+    """Raise the error that a result reports, if any. An error without a message gets the prefix
+    `place`."""
     if result.error_code != NO_ERROR and result.error_message is None:
         raise error_from_code(
             result.error_code, f"{place}: {error_from_code(result.error_code).message.rstrip('.')}"
@@ -54,7 +56,8 @@ def _check_of(result: _ResponseResult, place: str) -> None:
 
 
 def topic_result(topics: Iterable[N], topic: str) -> N:
-    """The result for one topic, its error raised. Raises ProtocolError when it is missing."""
+    """Return the result for one topic. Raises the error that the result reports, and ProtocolError
+    if the response has no result for the topic."""
     for result in topics:
         if result.name == topic:
             _check_of(result, topic)
@@ -63,7 +66,8 @@ def topic_result(topics: Iterable[N], topic: str) -> N:
 
 
 def partition_result(topics: Iterable[_Partitions[P]], topic: str, partition: int) -> P:
-    """The result for one partition, its error raised. Raises ProtocolError when it is missing."""
+    """Return the result for one partition. Raises the error that the result reports, and
+    ProtocolError if the response has no result for the partition."""
     for found in topics:
         if found.name == topic:
             for result in found.partitions:

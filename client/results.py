@@ -1,4 +1,4 @@
-"""What clients give back."""
+"""Result classes of the clients."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -12,115 +12,117 @@ from ..values import frozen_class
 
 
 class SentRecord(NamedTuple):
-    """Where a message went.
+    """Position of an appended message.
 
-    A tuple, because one is made for every message sent, and a dataclass takes twice as long.
+    A tuple, because one is made for each message sent, and a dataclass takes twice as long.
     """
 
     topic: str
     partition: int
     offset: int
-    """-1 with `acks=0`, where the broker does not say."""
+    """Offset of the message; -1 with `acks=0`, because the broker does not answer."""
     timestamp_ms: int | None
-    """The message's time as stored: the append time on a LogAppendTime topic, else its own; None
-    when it has none."""
+    """Timestamp of the message as stored: the append time on a LogAppendTime topic, else its own;
+    None for a message without a time."""
 
 
 @frozen_class
 class SentRange:
-    """Messages of a batch that are in a partition one behind the other."""
+    """Messages of a batch that have consecutive offsets in one partition."""
 
     partition: int
     base_offset: int
-    """Offset of the first; -1 with `acks=0`."""
+    """Offset of the first message; -1 with `acks=0`."""
     count: int
     append_time_ms: int | None
-    """The time of all of them on a LogAppendTime topic; None where each has its own."""
+    """Append time of all messages on a LogAppendTime topic; None where each message keeps its own
+    time."""
 
 
 @frozen_class
 class SentBatch:
-    """Where the messages of a batch went."""
+    """Positions of the messages of a batch."""
 
     topic: str
     ranges: tuple[SentRange, ...]
-    """Those of one partition in the order of the batch. More than one when the batch was large,
-    or its keys chose several partitions."""
+    """Ranges of consecutive offsets; those of one partition stand in the order of the batch. There
+    is more than one range when the batch was large, or its keys chose several partitions."""
 
     @property
     def count(self) -> int:
-        """How many messages were appended."""
+        """Number of appended messages."""
         return sum(part.count for part in self.ranges)
 
 
 class ConsumerRecord(NamedTuple):
-    """A message as read. A tuple, as `SentRecord` is."""
+    """A message as read. A tuple for the reason given at `SentRecord`."""
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int | None
-    """None when the message has no time."""
+    """Timestamp of the message; None when it has none."""
     timestamp_type: TimestampType | None
-    """None for messages in format v0, which knows no time."""
+    """None for a message in format v0, which has no timestamps."""
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
     append_time_ms: int | None = None
-    """When the broker appended it; None when that is not known, or was not asked for."""
+    """Time at which the broker appended the message; None when unknown or not requested."""
 
 
 @frozen_class
 class ColumnBatch:
     """Messages of one partition in columns, in the order of their offsets.
 
-    The buffers are laid out as Apache Arrow lays out such columns, in this machine's byte order,
-    and belong to the caller: they may be kept and written to.
+    The buffers have the layout of Apache Arrow columns, in this machine's byte order. They belong
+    to the caller, who may keep them and write to them.
     """
 
     topic: str
     partition: int
     count: int
-    """How many messages; at least one."""
+    """Number of messages; at least one."""
     offsets: memoryview
-    """int64."""
+    """Offsets as int64."""
     timestamps_ms: memoryview
-    """int64; -1 for a message without a time."""
+    """Timestamps as int64; -1 for a message without a time."""
     timestamp_types: memoryview
-    """int8: 0 create time, 1 append time, -1 for messages in format v0, which knows no time."""
+    """Types of the timestamps as int8: 0 create time, 1 append time, -1 for messages in format v0,
+    which has no timestamps."""
     keys: BinaryColumn
     values: BinaryColumn
     append_times_ms: memoryview | None
-    """int64: when each was appended, -1 where that is not known; None unless it was asked for."""
+    """Append times as int64, -1 where unknown; None unless they were requested."""
     headers: Sequence[RecordHeaders] | None = None
-    """Those of each message, as `ConsumerRecord.headers`; None when no message has any."""
+    """Headers of each message, as in `ConsumerRecord.headers`; None when no message has any."""
 
     @property
     def next_offset(self) -> int:
-        """The offset behind the last message."""
+        """Offset after the last message."""
         return int(self.offsets[-1]) + 1
 
 
 @frozen_class
 class Found:
-    """The first message, in offset order, whose time is at or after the time asked for."""
+    """The first message, in offset order, with a time at or after the requested time."""
 
     offset: int
     timestamp_ms: int
-    """Its timestamp; in a search by append time, that."""
+    """Timestamp of the message; its append time in a search by append time."""
 
 
 @frozen_class
 class AfterEnd:
-    """Every message below `end_offset` is older than the time asked for, or has no time."""
+    """Every message below `end_offset` is older than the requested time, or has no time."""
 
     end_offset: int
 
 
 @frozen_class
 class NoTimestamps:
-    """The partition has no message with a timestamp (it is empty, or in message format v0), or in a
-    search by append time none of which that is known."""
+    """No message in the partition has a timestamp: the partition is empty, or in message format v0.
+    In a search by append time: no message has a known append time."""
 
 
 FindResult = Found | AfterEnd | NoTimestamps
@@ -128,52 +130,53 @@ FindResult = Found | AfterEnd | NoTimestamps
 
 @frozen_class
 class OffsetAt:
-    """Answer to one target; None where there is none."""
+    """Answer to one target of an offset request; a field is None where it has no value."""
 
     offset: int | None
     timestamp_ms: int | None
 
 
 class TimeCount(NamedTuple):
-    """How many messages there are in an interval. A tuple, as `SentRecord` is."""
+    """Number of messages in an interval. A tuple for the reason given at `SentRecord`."""
 
     from_ms: int
     until_ms: int
-    """The end, which is not in it."""
-    count: int  # type: ignore[assignment]  # hides the method of tuples, which is not missed here
+    """End of the interval, exclusive."""
+    count: int  # type: ignore[assignment]  # hides `tuple.count`, which is not needed here
 
 
 @frozen_class
 class TimeCounts:
-    """How many messages of a topic there are in each interval of a window, and what it took."""
+    """Number of messages of a topic in each interval of a window, and the cost of counting them."""
 
     intervals: tuple[TimeCount, ...]
-    """All of them, in order; also those without a message."""
+    """All intervals in order, including those without messages."""
     first_ms: int | None
-    """The smallest time that was counted; None when there is none."""
+    """Smallest time that was counted; None if no message was counted."""
     last_ms: int | None
-    """The largest time that was counted."""
+    """Largest time that was counted; None if no message was counted."""
     untimed: int
-    """Messages without a time, which are in no interval; at a Kafka cluster of those read."""
+    """Number of messages without a time, which are in no interval. At a Kafka cluster, only
+    messages that were read are included."""
     read_bytes: int
-    """Bytes of the log that were read for it."""
+    """Bytes of the log that were read to count the messages."""
     log_bytes: int
-    """Bytes of the log that it is about."""
+    """Bytes of the log that the count covers."""
 
     @property
     def messages(self) -> int:
-        """How many messages are in the window."""
+        """Number of messages in the window."""
         return sum(interval.count for interval in self.intervals)
 
 
 @frozen_class
 class TopicSetting:
-    """A setting in force on a topic."""
+    """A setting of a topic: the value in force and where it is set."""
 
     name: str
     value: str | None
     source: str
-    """`topic`, `broker` or `default`."""
+    """Where the value is set: `topic`, `broker` or `default`."""
 
 
 @frozen_class
@@ -184,34 +187,34 @@ class TopicDescription:
     partitions: int
     settings: tuple[TopicSetting, ...]
     topic_id: str | None = None
-    """Another one when the topic is deleted and made again; None where that is not known, as by a
+    """Id that changes when the topic is deleted and created again; None where unknown, as at a
     Kafka cluster."""
 
 
 @frozen_class
 class TopicSummary:
-    """A topic in a list of all."""
+    """A topic in the list of all topics."""
 
     partitions: int
     topic_id: str | None = None
-    """As in `TopicDescription`."""
+    """See `TopicDescription.topic_id`."""
     in_sync: int | None = None
-    """Replicas in sync, of the partition with the fewest; None where that is not known."""
+    """Number of in-sync replicas of the partition that has the fewest; None where unknown."""
 
 
 @frozen_class
 class ClusterDescription:
-    """A broker's data directory, or a Kafka cluster, with its topics."""
+    """A cluster, or a single broker's data directory, with its topics."""
 
     cluster_id: str | None
-    """The same for as long as it exists; None where that is not known."""
+    """Id that never changes during the life of the cluster; None where unknown."""
     topics: Mapping[str, TopicSummary]
-    """In order of name, without a cluster's internal ones."""
+    """Topics ordered by name, without the internal topics of a Kafka cluster."""
 
 
 @frozen_class
 class PartitionSize:
-    """What the log of a partition takes on disk."""
+    """Size of a partition's log on disk."""
 
     topic: str
     partition: int
@@ -220,7 +223,8 @@ class PartitionSize:
 
 @frozen_class
 class LogDir:
-    """A directory of a broker, with the partitions in it. One that cannot be opened is left out."""
+    """A data directory of a broker with its partitions. A directory that cannot be opened is left
+    out."""
 
     path: str
     partitions: tuple[PartitionSize, ...]
@@ -228,30 +232,31 @@ class LogDir:
 
 @frozen_class
 class CommittedPosition:
-    """A named position."""
+    """A committed position, stored under a name."""
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int | None
-    """Timestamp of the last message read before the commit, when it was given."""
+    """Timestamp of the last message read before the commit; None if the client gave none."""
     commit_time_ms: int | None
-    """None at a Kafka cluster, which does not answer it."""
+    """Time of the commit; None at a Kafka cluster, whose protocol does not answer it."""
     metadata: str
 
 
 @frozen_class
 class PositionLag:
-    """A position in one partition, and how far behind it is."""
+    """A position in one partition, and how far the position is behind the end."""
 
     topic: str
     partition: int
     offset: int
-    """The next offset to read."""
+    """Offset of the next message to read."""
     lag: Lag | None
-    """None where the broker does not know; `error` says why."""
+    """None where the broker cannot tell; `error` says why."""
     error: HorologError | None = None
     group: str | None = None
-    """State of the consumer group of this name, such as `Stable`; None when it is no group's."""
+    """State of the consumer group with this name, such as `Stable`; None if no such group exists.
+    """
     members: int = 0
-    """How many members the group has."""
+    """Number of members of the group."""

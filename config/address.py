@@ -9,7 +9,7 @@ from typing import Final
 from ..values import value_class
 
 OFF: Final = "off"
-"""What the addresses of a protocol may be instead, but for the native one's."""
+"""Value that turns a port off. Not allowed for the native protocol."""
 
 _ADDRESS: Final = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:\[\]/]+)):(\d{1,5})", re.ASCII)
 _LABEL_MAXIMUM: Final = 63
@@ -24,7 +24,7 @@ _HOST_NAME_MAX: Final = 253
 
 
 class Scheme(StrEnum):
-    """What stands before an address."""
+    """The scheme before an address."""
 
     BARE = ""
     TLS = "tls://"
@@ -39,7 +39,7 @@ class Scheme(StrEnum):
 
     @property
     def login(self) -> bool | None:
-        """Whether a login is required; `None`: as the setting `authentication` says."""
+        """Whether a login is required; `None` if the setting `authentication` decides."""
         if self in (Scheme.BARE, Scheme.TLS):
             return None
         return self in (Scheme.SASL_PLAINTEXT, Scheme.SASL_SSL)
@@ -58,9 +58,9 @@ class ListenAddress:
 
 
 def listen_addresses(text: str) -> tuple[ListenAddress, ...]:
-    """The addresses in `127.0.0.1:7070,tls://0.0.0.0:7443`; none for `off`.
+    """Return the addresses in `127.0.0.1:7070,tls://0.0.0.0:7443`; none for `off`.
 
-    Raises `ValueError` saying what is wrong.
+    Raises `ValueError` that says what is wrong.
     """
     return () if text == OFF else tuple(_split(text))
 
@@ -91,7 +91,8 @@ def _listen_address(text: str) -> ListenAddress:
 
 
 def host_names(text: str) -> tuple[str, ...] | None:
-    """The names in `broker, Kafka.example.com`, in lower case; `None` if one is no name."""
+    """Return the names in `broker, Kafka.example.com`, in lower case; `None` if one is not a host
+    name."""
     names = tuple(name.strip().lower() for name in text.split(",")) if text.strip() else ()
     if all(len(name) <= _HOST_NAME_MAX and _HOST_NAME.fullmatch(name) for name in names):
         return names
@@ -99,9 +100,9 @@ def host_names(text: str) -> tuple[str, ...] | None:
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """Host and port of `127.0.0.1:7070`, `broker.example:7070` or `[::1]:7070`.
+    """Return host and port of `127.0.0.1:7070`, `broker.example:7070` or `[::1]:7070`.
 
-    Port 0 is allowed: it asks for a free one. Raises `ValueError` saying what is wrong.
+    Port 0 is allowed: it requests any free port. Raises `ValueError` that says what is wrong.
     """
     check_no_login(text)
     match = _ADDRESS.fullmatch(text)
@@ -114,8 +115,8 @@ def split_address(text: str) -> tuple[str, int]:
 
 
 def check_no_login(text: str) -> None:
-    """Raise `ValueError` for `user:password@HOST:PORT`, alone or among several, without what stands
-    before the @: errors and logs are read by others."""
+    """Raise `ValueError` for `user:password@HOST:PORT`, alone or among several addresses. The
+    message leaves out the login, because errors and logs may be read by others."""
     if "@" in text:
         raise ValueError(
             f"{without_login(text)!r} has a login before the @, which is no part of an address: "
@@ -124,9 +125,10 @@ def check_no_login(text: str) -> None:
 
 
 def without_login(text: str) -> str:
-    """An address, a URL or several of them as they may be shown: `...` stands for a login.
+    """Return addresses or URLs in a form that may be shown: `...` replaces a login.
 
-    Everything before the last @ but the scheme goes, because a password may have any character.
+    Everything before the last @ is removed, except the scheme, because a password may contain any
+    character.
     """
     before, at, rest = text.rpartition("@")
     if not at:
@@ -136,16 +138,17 @@ def without_login(text: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is given as an address that never leaves the machine; a name is none."""
+    """Whether a host is an IP address that never leaves the machine; false for a name."""
     return _LOOPBACK.fullmatch(host) is not None
 
 
 def _are_labels(name: str) -> bool:
-    """Whether the parts of a name are as long as DNS allows; one dot may end it."""
+    """Whether the labels of a host name have a length that DNS allows. The name may end with one
+    dot."""
     labels = name.removesuffix(".").split(".")
     return name == "" or all(0 < len(label) <= _LABEL_MAXIMUM for label in labels)
 
 
 def join_address(host: str, port: int) -> str:
-    """The text that `split_address` splits: an IPv6 host gets its brackets."""
+    """Return the text that `split_address` splits. An IPv6 host gets brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

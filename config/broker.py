@@ -24,13 +24,13 @@ OTHER_VARIABLES: Final = frozenset(
         *("REQUIRE", "KERNEL"),
     )
 )
-"""Variables with our prefix that are not settings: what clients connect to and how, what tests
-require, which form of the kernel runs."""
+"""Variables with Horolog's prefix that are not settings: connections of clients, requirements of
+tests, and the form of the kernel."""
 
 _MISSPELT: Final = 0.88
-"""How alike (0 to 1) an unknown variable must be to a known one to be taken for a misspelling.
-Below it a variable belongs to other programs: Kubernetes sets HOROLOG_SERVICE_HOST and the like
-for a service of this name."""
+"""Minimum similarity (0 to 1) at which an unknown variable counts as a misspelt setting. Other
+variables belong to other programs: Kubernetes sets HOROLOG_SERVICE_HOST and the like for a service
+of this name."""
 
 _KUBERNETES: Final = re.compile(r"SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?")
 
@@ -39,10 +39,10 @@ __all__ = ["BROKER_SETTINGS", "BrokerSettings", "broker_settings"]
 
 @frozen_class
 class BrokerSettings:
-    """What holds for the broker. The names are the settings' names with underscores.
+    """The settings in force for the broker. The fields have the settings' names with underscores.
 
-    `topic_defaults` holds the topic settings that were given for the whole broker: canonical
-    name -> text, as `config.topic.topic_settings` takes them.
+    `topic_defaults` has the topic settings given for the whole broker: canonical name -> text, as
+    `config.topic.topic_settings` takes them.
     """
 
     _: KW_ONLY
@@ -56,7 +56,8 @@ class BrokerSettings:
     http_hosts: str
     kafka_listen: str
     kafka_listen_given: bool
-    """Whether it was asked for: a default that cannot be had is no reason not to start."""
+    """Whether the setting was given. If the default address cannot be used, the broker still
+    starts."""
     advertised_listeners: str
     allow_plaintext: bool
     tls_cert: str
@@ -148,12 +149,13 @@ class BrokerSettings:
 
     @property
     def min_insync_replicas(self) -> int:
-        """What holds for positions, for topics as such, and for those without their own value."""
+        """`min.insync.replicas` for positions, for changes of topics, and for topics without their
+        own value."""
         return int(self.topic_defaults.get("min.insync.replicas", 1))
 
     @property
     def of_several(self) -> list[str]:
-        """The settings that were given and have a meaning for a cluster member only."""
+        """Names of the given settings that only have an effect on a cluster member."""
         each = map(BROKER_SETTINGS.__getitem__, OF_SEVERAL)
         return [one.name for one in each if getattr(self, one.attribute) != one.default]
 
@@ -162,11 +164,11 @@ NAMES: Final = Names(
     (*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values()),
     {**TOPIC_NAMES_NOT_OFFERED, **BROKER_NAMES_NOT_OFFERED},
 )
-"""Every name that may be given for the broker: its own settings and defaults for its topics."""
+"""Every name that may be given for the broker: its own settings, and defaults for its topics."""
 
 
 def broker_settings(given: Mapping[str, str] | None = None) -> BrokerSettings:
-    """The settings with the given values (by any name, as text) and defaults for the rest.
+    """Return the settings with the given values (by any name, as text), and defaults for the rest.
 
     Raises `InvalidConfig`.
     """
@@ -174,12 +176,12 @@ def broker_settings(given: Mapping[str, str] | None = None) -> BrokerSettings:
 
 
 def resolve(given: Iterable[OptionValue]) -> dict[str, Value]:
-    """The given values by canonical name, checked. Raises `InvalidConfig`."""
+    """Return the given values by canonical name, checked. Raises `InvalidConfig`."""
     return NAMES.resolve(given, Scope.BROKER)
 
 
 def build(values: Mapping[str, Value]) -> BrokerSettings:
-    """The view of checked values by canonical name."""
+    """Return the view of checked values by canonical name."""
     topic_defaults = {
         name: setting.format(values[name])
         for name, setting in TOPIC_SETTINGS.items()
@@ -199,9 +201,9 @@ def build(values: Mapping[str, Value]) -> BrokerSettings:
 def load(
     config_file: Path | None, environ: Mapping[str, str], overrides: Sequence[str]
 ) -> BrokerSettings:
-    """The broker's settings. `overrides` are NAME=VALUE texts from the command line.
+    """Return the broker's settings. `overrides` are NAME=VALUE texts from the command line.
 
-    Raises `InvalidConfig` naming the file, the variable or the option at fault.
+    Raises `InvalidConfig` that names the file, the variable or the option at fault.
     """
     values = resolve(_from_file(config_file)) if config_file is not None else {}
     values |= resolve(_from_environment(environ))
@@ -210,12 +212,12 @@ def load(
 
 
 def environment_name(name: str) -> str:
-    """The environment variable of a setting: `retention.ms` is `HOROLOG_RETENTION_MS`."""
+    """Return the environment variable of a setting: `HOROLOG_RETENTION_MS` for `retention.ms`."""
     return PREFIX + name.replace(".", "_").upper()
 
 
 def ignored_variables(environ: Mapping[str, str]) -> list[str]:
-    """Variables that look like settings and are none; those that Kubernetes sets are left out."""
+    """Return variables that look like settings but are not, without those that Kubernetes sets."""
     known = {environment_name(name) for name in (*NAMES, *OTHER_VARIABLES)}
     return sorted(
         variable
@@ -227,7 +229,7 @@ def ignored_variables(environ: Mapping[str, str]) -> list[str]:
 
 
 def _from_file(path: Path) -> Iterator[OptionValue]:
-    import tomllib  # most brokers start without a file
+    import tomllib  # Most brokers start without a file.
 
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -240,7 +242,8 @@ def _from_file(path: Path) -> Iterator[OptionValue]:
 
 
 def _flattened(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
-    """`[retention]` with `ms = 1` and the quoted key `"retention.ms" = 1` are the same."""
+    """Yield names and values. `[retention]` with `ms = 1` equals the quoted key `"retention.ms" =
+    1`."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from _flattened(value, f"{prefix}{key}.")

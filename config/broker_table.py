@@ -15,23 +15,23 @@ GROUPS: Final = (
         "group.min.session.timeout.ms",
         6000,
         "ms",
-        "Shortest session timeout that a member of a group may ask for: shorter ones find out "
-        "sooner that a member is lost, and cost more heartbeats.",
+        "Shortest session timeout that a group member may request. Shorter timeouts detect a lost "
+        "member sooner, but cost more heartbeats.",
         maximum=INT32_MAX,
     ),
     integer(
         "group.max.session.timeout.ms",
         1_800_000,
         "ms",
-        "Longest session timeout that a member of a group may ask for.",
+        "Longest session timeout that a group member may request.",
         maximum=INT32_MAX,
     ),
     integer(
         "group.initial.rebalance.delay.ms",
         0,
         "ms",
-        "How long the first members of a group wait for others before they share out the work, "
-        "and again as long as others come, up to their rebalance timeout.",
+        "How long the first members of a group wait for others before partitions are assigned. "
+        "The wait is extended while further members join, up to their rebalance timeout.",
         minimum=0,
         maximum=INT32_MAX,
     ),
@@ -39,7 +39,7 @@ GROUPS: Final = (
         "group.max.size",
         1000,
         "",
-        "Members that a group may have.",
+        "Maximum number of members in a group.",
         maximum=10_000,
     ),
     integer(
@@ -47,7 +47,7 @@ GROUPS: Final = (
         8 * 2**20,
         "bytes",
         "Memory for the members of one group: their metadata and assignments, and about 1 KB for "
-        "each. The leader gets all metadata in one answer.",
+        "each member. The group leader gets all metadata in one answer.",
         minimum=1024,
         maximum=INT32_MAX,
     ),
@@ -55,16 +55,17 @@ GROUPS: Final = (
         "max.groups",
         10_000,
         "",
-        "Groups that have members. Positions under other names do not count. A user who logged in "
-        "may begin at most four times as many as stay free, an address eight times.",
+        "Maximum number of groups with members. Positions under other names do not count. A "
+        "logged-in user may start at most four times as many groups as remain free, an address "
+        "eight times.",
         maximum=1_000_000,
     ),
     integer(
         "max.groups.bytes",
         128 * 2**20,
         "bytes",
-        "Memory for the members of all groups together. Those of a user who logged in may take at "
-        "most four times what stays free, those of an address eight times.",
+        "Memory for the members of all groups together. The members of a logged-in user may use "
+        "at most four times what remains free, those of an address eight times.",
         minimum=1024,
     ),
     integer(
@@ -72,15 +73,15 @@ GROUPS: Final = (
         10_080,
         "minutes",
         "How long the positions of a group are kept after its last commit and its last member, "
-        "unless the commit says how long. Positions that were committed with the native protocol "
-        "are kept for ever.",
+        "unless the commit states a time. Positions committed with the native protocol are kept "
+        "for ever.",
         maximum=INT32_MAX,
     ),
     integer(
         "offsets.retention.check.interval.ms",
         600_000,
         "ms",
-        "Time between two looks for positions that have expired.",
+        "Time between two checks for expired positions.",
     ),
 )
 
@@ -94,26 +95,28 @@ _PLACES: Final = (
         "data.dir",
         Kind.PATH,
         "horolog-data",
-        "Directory of all data. One broker at a time; it is created when it is missing.",
+        "Directory of all data, used by one broker at a time. It is created if it is missing.",
         aliases=("log.dir",),
     ),
     _setting(
         "data.file.mode",
         Kind.FILE_MODE,
         "0600",
-        "Permissions of the files that the broker makes, in octal; its folders may be entered by "
-        "accounts that may read its files (0640: 0750). With 0600 only the broker's own one reads "
-        'messages; "0640" lets its group, for example Spark jobs with segments.path. A umask takes '
-        "away more. A start takes from the folders of partitions and the files beside them what "
-        "goes beyond it, and gives nothing: chmod -R g+rX does, for what is there.",
+        "Permissions of the files that the broker creates, in octal. An account that may read the "
+        "files may also enter the folders (0640: 0750). With 0600 only the broker's own account "
+        'can read messages; "0640" lets its group read them, for example Spark jobs with '
+        "segments.path. A umask removes further permissions. A start removes permissions beyond "
+        "this from existing partition folders and data files, but adds none: use chmod -R g+rX "
+        "for existing files.",
     ),
     _integer(
         "disk.reserve.bytes",
         4 << 20,
         "bytes",
-        "Size of the file disk-reserve in the data directory: room that is given up when the disk "
-        "is full, so that topics can be deleted, trimmed and altered, retention works, and a stop "
-        "is clean. It is made only where the disk has twice as much room. 0 keeps none.",
+        "Size of the file disk-reserve in the data directory. The broker gives up this space when "
+        "the disk is full, so that topics can still be deleted, trimmed and altered, retention "
+        "works, and a stop is clean. It is created only if the disk has twice as much free space. "
+        "0: no reserve.",
         minimum=0,
         maximum=1 << 30,
     ),
@@ -121,11 +124,12 @@ _PLACES: Final = (
         "listen",
         Kind.ADDRESS,
         "127.0.0.1:7070",
-        "Address of the native protocol, or several: an inner one on loopback, and an outer one "
-        "with tls:// for example. Port 0 takes a free one; [::]:7070 listens everywhere. A bare "
-        "address is not encrypted, and tls:// is; for both, authentication says whether a login is "
-        "required. Kafka's PLAINTEXT://, SSL://, SASL_PLAINTEXT:// and SASL_SSL:// say it "
-        "themselves. An address that is not loopback has to have both, or allow.plaintext.",
+        "Address of the native protocol, or several, for example one on loopback for internal use "
+        "and one with tls:// for external use. Port 0 uses any free port; [::]:7070 listens on "
+        "all interfaces. A bare address is not encrypted, tls:// is; for both, `authentication` "
+        "decides whether a login is required. Kafka's PLAINTEXT://, SSL://, SASL_PLAINTEXT:// and "
+        "SASL_SSL:// determine both. An address that is not loopback needs encryption and a "
+        "login, or allow.plaintext.",
     ),
     _setting(
         "http.listen",
@@ -138,10 +142,10 @@ _PLACES: Final = (
         "http.hosts",
         Kind.HOSTS,
         "",
-        "Names, separated by commas, under which the HTTP port answers, beside addresses and "
-        "localhost: the name by which Prometheus or a browser reaches it. Requests whose Host is "
-        "another name are refused, because the owner of that name could let a visitor's browser "
-        "read them (DNS rebinding).",
+        "Host names, separated by commas, to which the HTTP port answers in addition to IP "
+        "addresses and localhost: the name by which Prometheus or a browser reaches it. Requests "
+        "with another Host are refused, because the owner of that name could use a visitor's "
+        "browser to read the answers (DNS rebinding).",
     ),
     _setting(
         "kafka.listen",
@@ -154,9 +158,9 @@ _PLACES: Final = (
         "advertised.listeners",
         Kind.ADDRESS,
         AS_REACHED,
-        "The address of the broker that Kafka's clients get, when that is not the address at which "
-        "they have reached it: behind a forwarded port, for example. One address for all of "
-        "kafka.listen, or one for each kind of them, behind the same tls:// or name of Kafka's.",
+        "The broker address given to Kafka clients, if it differs from the address at which they "
+        "reached the broker, for example behind a forwarded port. Either one address for all of "
+        "kafka.listen, or one for each kind of listener, with the same tls:// or Kafka scheme.",
         choices=(AS_REACHED,),
         plaintext_says_nothing=True,
     ),
@@ -167,34 +171,36 @@ _TOPICS: Final = (
         "auto.create.topics.enable",
         Kind.BOOLEAN,
         True,
-        "Whether producing to, or asking about, a topic that does not exist creates it.",
+        "Whether a produce or metadata request for a topic that does not exist creates it.",
     ),
     _integer(
         "num.partitions",
         1,
         "",
-        "Partitions of a topic that is created without saying how many.",
+        "Number of partitions of a topic that is created without a partition count.",
         maximum=100_000,
     ),
     _integer(
         "max.topics",
         5000,
         "",
-        "Topics this broker may hold. Each one costs memory and start-up time even when idle.",
+        "Maximum number of topics on this broker. Each topic costs memory and start-up time even "
+        "when idle.",
         maximum=1_000_000,
     ),
     _integer(
         "max.partitions",
         10_000,
         "",
-        "Partitions this broker may hold, over all topics: each is a folder with open files.",
+        "Maximum number of partitions on this broker, over all topics. Each is a folder with open "
+        "files.",
         maximum=1_000_000,
     ),
     _integer(
         "offset.metadata.max.bytes",
         4096,
         "bytes",
-        "Longest text that may be stored beside a position.",
+        "Longest metadata text that may be stored with a committed position.",
         minimum=0,
         maximum=INT32_MAX,
     ),
@@ -202,18 +208,19 @@ _TOPICS: Final = (
         "max.positions.bytes",
         256 * 2**20,
         "bytes",
-        "Memory for all stored positions: 160 bytes and the text for each, 400 bytes and the name "
-        "for each name. A commit that would pass it is refused, unless it makes nothing larger.",
+        "Memory for all stored positions: 160 bytes plus the text for each position, 400 bytes "
+        "plus the name for each group or consumer name. A commit beyond the limit is refused, "
+        "unless it makes nothing larger.",
         minimum=1024,
     ),
     _integer(
         "max.producer.states.bytes",
         256 * 2**20,
         "bytes",
-        "Memory for what all partitions remember of idempotent producers: 250 bytes for each "
-        "producer in each partition that it writes to, 220 for each of its last five batches. When "
-        "it is used up, producers that were silent for five minutes are forgotten; without such, "
-        "one that a partition does not know yet is refused.",
+        "Memory for the state of idempotent producers in all partitions: 250 bytes for each "
+        "producer in each partition that it writes to, 220 for each of its last five batches. "
+        "When the limit is reached, producers that were silent for five minutes are forgotten. If "
+        "there are none, a producer that a partition does not know yet is refused.",
         minimum=1024,
     ),
 )
@@ -223,15 +230,15 @@ _TASKS: Final = (
         "log.retention.check.interval.ms",
         300_000,
         "ms",
-        "Time between two passes of retention and of rolling idle segments.",
+        "Time between two passes of retention, which also close idle segments.",
     ),
     _integer(
         "log.scrub.days",
         7,
         "days",
-        "Within so many days the broker reads all that is stored once, slowly (1 to 16 MiB a "
-        "second), and checks it: bytes that changed on the disk are found while another broker "
-        "still has good ones. 0: never.",
+        "Number of days in which the broker reads and checks all stored data once, slowly (1 to "
+        "16 MiB per second). Bytes that changed on the disk are thus found while another broker "
+        "still has a good copy. 0: never.",
         minimum=0,
     ),
     _integer(
@@ -245,26 +252,27 @@ _TASKS: Final = (
         "clock.step.max.ms",
         60_000,
         "ms",
-        "How far the wall clock may move otherwise than the monotonic one before that counts as a "
-        "step, and how far retention by time may get ahead of the latter. Well above leap seconds "
-        "and what time servers correct in clock.settle.ms without a step.",
+        "Difference between the movement of the wall clock and of the monotonic clock that counts "
+        "as a step, and the maximum by which retention by time may be ahead of the monotonic "
+        "clock. Set it well above leap seconds and above the corrections that time servers make "
+        "within clock.settle.ms without a step.",
         minimum=1000,
     ),
     _integer(
         "clock.settle.ms",
         3_600_000,
         "ms",
-        "How long the wall clock has to keep pace after a step before retention by time goes by it "
-        "again: time for an operator to see a wrong one and take it back. After a start, a time "
-        "ahead of the last use of the data counts as a step too. 0 believes every step.",
+        "How long the wall clock has to run evenly after a step before retention by time uses it "
+        "again: time for an operator to notice and correct a wrong clock. After a start, a time "
+        "later than the last use of the data also counts as a step. 0 trusts every step at once.",
         minimum=0,
     ),
     _integer(
         FLUSH_SCHEDULER_INTERVAL,
         1000,
         "ms",
-        "How often the broker looks for logs whose flush.ms is over. Setting it also sets the "
-        "default of flush.ms, as in Kafka.",
+        "How often the broker checks for logs whose flush.ms has expired. Setting it also sets "
+        "the default of flush.ms, as in Kafka.",
     ),
     _integer(
         "checkpoint.interval.ms",
@@ -277,8 +285,8 @@ _TASKS: Final = (
         "recovery.point.checkpoint.interval.ms",
         1000,
         "ms",
-        "Shortest time between two writes of the recovery points after syncs. Shorter makes the "
-        "start after a crash scan less.",
+        "Minimum time between two writes of the recovery points after syncs. With a shorter time, "
+        "a start after a crash has less to scan.",
     ),
 )
 
@@ -287,8 +295,8 @@ _LIMITS: Final = (
         "max.frame.bytes",
         100 * 2**20,
         "bytes",
-        "Largest request. A longer one is refused by its length field, before any of it is read. "
-        "Before a login that is required: 64 KiB.",
+        "Largest request. A longer one is refused because of its length field, before any of it "
+        "is read. Before a required login the limit is 64 KiB.",
         minimum=1024,
         maximum=INT32_MAX,
         aliases=("socket.request.max.bytes",),
@@ -297,8 +305,8 @@ _LIMITS: Final = (
         "max.response.bytes",
         55 * 2**20,
         "bytes",
-        "Most message bytes in one fetch answer, whatever the request asks for. A first message "
-        "larger than this is still sent whole.",
+        "Maximum number of message bytes in one fetch answer, whatever the request asks for. A "
+        "first message larger than this is still sent whole.",
         minimum=1024,
         maximum=INT32_MAX,
         aliases=("fetch.max.bytes",),
@@ -307,17 +315,18 @@ _LIMITS: Final = (
         "max.connections",
         1000,
         "",
-        "Connections at one time; the ones above it are closed at once and counted. Each needs a "
-        "file descriptor, beside those of max.open.files. The HTTP port has 200 of its own.",
+        "Maximum number of connections at the same time. Further ones are closed at once and "
+        "counted. Each needs a file descriptor in addition to those of max.open.files. The HTTP "
+        "port has its own limit of 200.",
         maximum=1_000_000,
     ),
     _integer(
         "max.connections.per.ip",
         0,
         "",
-        "Connections at one time from one address; the ones above it are closed at once and "
-        "counted. 0: half of max.connections. The HTTP port counts its own, and takes at most 100 "
-        "from one address.",
+        "Maximum number of connections from one address at the same time. Further ones are closed "
+        "at once and counted. 0: half of max.connections. The HTTP port counts its connections "
+        "separately and accepts at most 100 from one address.",
         minimum=0,
         maximum=1_000_000,
     ),
@@ -325,9 +334,9 @@ _LIMITS: Final = (
         "connections.max.idle.ms",
         600_000,
         "ms",
-        "How long a connection may be idle, with no request under way and no answer to be read, "
-        "before it is closed. Clients connect again when they need to. The HTTP port has its own "
-        "times: 10 s for the head of a request, 60 s between two.",
+        "How long a connection may be idle, with no request in progress and no unread answer, "
+        "before it is closed. Clients reconnect when they need to. The HTTP port has its own "
+        "limits: 10 s for the head of a request, 60 s between two requests.",
         minimum=1000,
         negative_is_off=True,
     ),
@@ -335,31 +344,33 @@ _LIMITS: Final = (
         "max.requests.in.flight",
         256,
         "",
-        "Requests of one connection that wait for their answer; when it is reached the broker "
-        "stops reading from that connection. Of requests that take more than 64 KiB, read or as an "
-        "answer, it works on at most five of a connection at a time.",
+        "Maximum number of requests of one connection that wait for their answer. At the limit "
+        "the broker stops reading from that connection. Of requests that need more than 64 KiB, "
+        "for the request or its answer, at most five per connection are handled at the same time.",
         maximum=1_000_000,
     ),
     _integer(
         "request.deadline.ms",
         30_000,
         "ms",
-        "Time from the first byte of a request to its last. A half-sent request that takes longer "
-        "closes the connection, and so does an answer of which nothing is taken for as long.",
+        "Maximum time from the first byte of a request to its last. If a request takes longer, "
+        "its connection is closed; so is a connection whose client reads nothing of an answer for "
+        "as long.",
     ),
     _integer(
         "fetch.max.wait.ms",
         60_000,
         "ms",
-        "Longest time that a fetch may wait for data, whatever the request asks for.",
+        "Maximum time that a fetch may wait for data, whatever the request asks for.",
         minimum=0,
     ),
     _integer(
         "connection.buffer.bytes",
         16 * 2**20,
         "bytes",
-        "Answers buffered for one connection whose client does not read. Above it no further "
-        "request is handled, and a client that goes on not reading is closed.",
+        "Maximum number of bytes of unread answers for one connection. Above it, no further "
+        "request of that connection is handled; if its client still does not read, the connection "
+        "is closed.",
         minimum=1024,
         maximum=INT32_MAX,
     ),
@@ -367,10 +378,10 @@ _LIMITS: Final = (
         "socket.send.buffer.bytes",
         -1,
         "bytes",
-        "SO_SNDBUF of the sockets of connections: what the system holds of answers on their way; "
-        "-1 leaves it to the system. A client gets about twice as much in a round trip at most. "
-        "Where congestion control is BBR, clients on the same machine get answers of many MiB "
-        "faster with 256 KiB, and small ones slower.",
+        "SO_SNDBUF of the sockets of connections: how many bytes of answers the system holds "
+        "while they are sent. -1 leaves it to the system. A client gets at most about twice as "
+        "much in one round trip. If congestion control is BBR, 256 KiB makes answers of many MiB "
+        "faster for clients on the same machine, and small answers slower.",
         minimum=-1,
         maximum=INT32_MAX,
     ),
@@ -378,30 +389,30 @@ _LIMITS: Final = (
         "max.buffered.bytes",
         256 * 2**20,
         "bytes",
-        "Unread answers, requests that wait, large unfinished ones, and what requests take with "
-        "their answers while the broker works on them, of all connections together. Above it the "
-        "clients that have left theirs for the longest time are closed. Work gets at most half of "
-        "it; a request for which there is no room waits, and clients in turn by their addresses. "
-        "With it, clients cannot make the broker take more memory than it has.",
+        "Memory for all connections together: unread answers, waiting requests, large incomplete "
+        "requests, and requests in progress with their answers. Above the limit, the clients that "
+        "have left answers unread for the longest time are disconnected. Requests in progress get "
+        "at most half of it. A request without room waits; clients get their turn by address. "
+        "With this limit, clients cannot make the broker use more memory than it has.",
         minimum=2**20,
     ),
     _integer(
         "index.cache.bytes",
         32 * 2**20,
         "",
-        "What is kept in memory of the indexes and time maps of closed segments, which are read "
-        "where they lie; the least recently used goes first. Indexes of up to 512 bytes, and those "
-        "of segments that take appends, stay in memory beside it.",
+        "Memory for the indexes and time maps of closed segments, which are read from their files "
+        "when needed; the least recently used are dropped first. Indexes of up to 512 bytes, and "
+        "those of segments that take appends, stay in memory in addition.",
         minimum=2**16,
     ),
     _integer(
         "max.open.files",
         10_000,
         "",
-        "Segment and index files open at one time; the least recently used are closed first. A "
-        "search or a fetch in a file that is not open takes longer by opening it. The process "
-        "limit (ulimit -n) must leave room for max.connections and 232 more beside it; with a "
-        "lower one, less of each is used.",
+        "Maximum number of open segment and index files. The least recently used are closed "
+        "first. A search or a fetch in a file that is not open takes longer, because the file has "
+        "to be opened. The process limit (ulimit -n) must leave room for max.connections and 232 "
+        "more; with a lower limit, less of each is used.",
         minimum=16,
         maximum=1_000_000,
     ),
@@ -426,14 +437,14 @@ _OPERATION: Final = (
         "log.format",
         Kind.CHOICE,
         "console",
-        "How the broker writes its log to standard error: for people, or one JSON object a line.",
+        "Format of the broker's log on standard error: readable text, or one JSON object per line.",
         choices=("console", "json"),
     ),
     _setting(
         "log.level",
         Kind.CHOICE,
         "info",
-        "The least important events that are still logged.",
+        "The lowest level of events that are logged.",
         choices=("debug", "info", "warning", "error"),
     ),
 )
@@ -473,4 +484,5 @@ BROKER_NAMES_NOT_OFFERED: Final[Mapping[str, str]] = MappingProxyType(
         "listeners": "is Kafka's; the names here are listen, http.listen and kafka.listen",
     }
 )
-"""Kafka's broker settings that have no counterpart here: name -> why, as the end of a sentence."""
+"""Kafka's broker settings that do not exist in Horolog: name -> reason, as the end
+of a sentence."""

@@ -1,14 +1,14 @@
-"""`tls.principal.mapping.rules`: from the subject of a client's certificate to a name (KIP-371).
+r"""`tls.principal.mapping.rules`: from the subject of a client's certificate to a name (KIP-371).
 
-RULE:PATTERN/REPLACEMENT/      the subject as a whole is like PATTERN; the name is REPLACEMENT
+RULE:PATTERN/REPLACEMENT/      the whole subject matches PATTERN; the name is REPLACEMENT
 RULE:PATTERN/REPLACEMENT/L     the same in lower case; U in upper case
 DEFAULT                        the subject as it is
 
-The first rule that fits counts. Rules are separated by commas; `\\/` in a rule stands for `/`.
+The first matching rule is used. Rules are separated by commas; `\/` in a rule stands for `/`.
 
-Patterns are those of RE2, which takes time in proportion to the text whatever the pattern is: they
-are tried on what clients send. RE2 knows what Java's patterns know, but neither looks ahead or back
-nor refers to groups.
+Patterns are those of RE2, because they are applied to text sent by clients: RE2's time is
+proportional to the length of the text, whatever the pattern. RE2 supports Java's patterns except
+look-ahead, look-behind and back references.
 """
 
 import re
@@ -20,23 +20,23 @@ DEFAULT: Final = "DEFAULT"
 MAX_RULES: Final = 100
 MAX_PATTERN_CHARS: Final = 500
 MAX_SUBJECT_CHARS: Final = 1024
-"""Longest subject that patterns are tried on."""
+"""Longest subject to which patterns are applied."""
 MAX_INSTRUCTIONS: Final = 10_000
-"""Of all patterns together, once compiled."""
+"""Limit for all patterns together, once compiled."""
 
 _RULE: Final = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)")
 _BETWEEN: Final = re.compile(r"\s*,\s*")
 _NOT_AS_IN_JAVA: Final = re.compile(r"(?<!\\)(?:\\\\)*\[(?:\\.|[^\]\\])*(?:\[|&&)")
-"""A class within a class, or what two classes have in common: RE2 reads other characters there."""
+"""A character class inside a class, or an intersection (`&&`): RE2 would match other characters."""
 
 
 class NoRule(ValueError):
-    """None of the rules is for this subject."""
+    """No rule matches this subject."""
 
 
 class _Rule(NamedTuple):
     pattern: Any
-    """A compiled pattern of RE2; `None` takes any subject, as it is."""
+    """A compiled pattern of RE2. `None` matches any subject and keeps it unchanged."""
     replacement: str = ""
     case: str = ""
 
@@ -51,10 +51,10 @@ class _Rule(NamedTuple):
 
 
 class PrincipalRules:
-    """The rules of a broker."""
+    """The mapping rules of a broker."""
 
     def __init__(self, text: str) -> None:
-        """Raises `ValueError` saying which rule is wrong, and how."""
+        """Parse the rules. Raises `ValueError` that says which rule is wrong, and why."""
         self._rules: Sequence[_Rule] = tuple(_parsed(text.strip() or DEFAULT))
         size = sum(rule.pattern.programsize for rule in self._rules if rule.pattern is not None)
         if size > MAX_INSTRUCTIONS:
@@ -64,7 +64,7 @@ class PrincipalRules:
             )
 
     def name(self, subject: str) -> str:
-        """The name of who has this subject. Raises `NoRule`."""
+        """Return the name for a subject. Raises `NoRule`."""
         for rule in self._rules:
             if rule.pattern is not None and len(subject) > MAX_SUBJECT_CHARS:
                 raise NoRule(
@@ -124,8 +124,8 @@ def _compiled(written: str) -> Any:
 
 
 def _filled(replacement: str, found: Sequence[str | None]) -> Iterator[str]:
-    """The replacement with the groups in the place of `$1`, `$2`; a number that no group has stands
-    for itself, as in Kafka."""
+    """Yield the replacement with groups in place of `$1`, `$2`. As in Kafka, a number without a
+    group stays as it is."""
     position, groups = 0, len(found) - 1
     while position < len(replacement):
         char = replacement[position]

@@ -31,7 +31,7 @@ over minutes over hours); two in the same unit must agree.
 
 
 def lines() -> Iterator[str]:
-    """The lines of the page."""
+    """Yield the lines of the page."""
     yield from _INTRODUCTION.splitlines()
     yield from _section("Topic settings", TOPIC_SETTINGS)
     yield from _section("Broker settings", BROKER_SETTINGS)

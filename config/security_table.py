@@ -12,24 +12,25 @@ SECURITY: Final = (
         "allow.plaintext",
         Kind.BOOLEAN,
         False,
-        "Whether the broker may listen at addresses that are not loopback without TLS or without a "
-        "login, and take passwords (PLAIN) where nothing is encrypted. Every client that reaches "
-        "a port without a login and without rights reads and writes everything; without TLS others "
-        "read what is sent. The log says so once a day.",
+        "Whether the broker may listen without TLS or without a login at addresses that are not "
+        "loopback, and accept passwords (PLAIN) on unencrypted connections. At a port without "
+        "login and authorization, every client can read and write everything; without TLS, others "
+        "can read the traffic. The log warns once a day.",
     ),
     setting(
         "tls.cert",
         Kind.PATH,
         "",
-        "File with the certificate in PEM, and those between it and the root behind it. It is read "
-        "again when it changes, and on SIGHUP: new connections get the new one.",
+        "File with the certificate in PEM, followed by the intermediate certificates. It is read "
+        "again when it changes, and on SIGHUP; new connections use the new certificate.",
         choices=("",),
     ),
     setting(
         "tls.key",
         Kind.PATH,
         "",
-        "File with the certificate's key in PEM. Empty: it is in the file of tls.cert.",
+        "File with the private key of the certificate in PEM. Empty: the key is in the file of "
+        "tls.cert.",
         choices=("",),
     ),
     setting(
@@ -43,62 +44,63 @@ SECURITY: Final = (
         "tls.client.ca",
         Kind.PATH,
         "",
-        "File with the roots, in PEM, of clients' certificates.",
+        "File with the root certificates, in PEM, that sign clients' certificates.",
         choices=("",),
     ),
     setting(
         "tls.client.auth",
         Kind.CHOICE,
         "none",
-        "Whether clients show a certificate of tls.client.ca. Who does is User: and its subject "
-        "(tls.principal.mapping.rules), and needs no other login, unless the address has SASL_SSL://.",
+        "Whether clients present a certificate signed by tls.client.ca. Such a client is the user "
+        "User: followed by its subject (tls.principal.mapping.rules), and needs no other login, "
+        "unless the address has SASL_SSL://.",
         choices=("none", "requested", "required"),
     ),
     setting(
         "tls.min.version",
         Kind.CHOICE,
         "1.2",
-        "The oldest version of TLS that is spoken.",
+        "The oldest TLS version accepted.",
         choices=("1.2", "1.3"),
     ),
     setting(
         "authentication",
         Kind.CHOICE,
         "none",
-        "Whether clients of bare addresses and of tls:// have to log in, as a user of "
-        "`horolog user`, with a token or with a client certificate.",
+        "Whether clients at bare and tls:// addresses have to log in, as a user of `horolog "
+        "user`, with a token, or with a client certificate.",
         choices=("none", "required"),
     ),
     setting(
         "sasl.enabled.mechanisms",
         Kind.CHOICES,
         "SCRAM-SHA-256,SCRAM-SHA-512",
-        "The ways to log in. PLAIN sends the password itself and OAUTHBEARER a token, so they are "
-        "offered only where the connection is encrypted, unless allow.plaintext. OAUTHBEARER needs "
-        "sasl.oauthbearer.jwks.endpoint.url.",
+        "The enabled login mechanisms. PLAIN sends the password itself, and OAUTHBEARER a token, "
+        "so they are offered only on encrypted connections, unless allow.plaintext is set. "
+        "OAUTHBEARER needs sasl.oauthbearer.jwks.endpoint.url.",
         choices=("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER"),
     ),
     setting(
         "authorization",
         Kind.CHOICE,
         "off",
-        "Whether only those may do something whom a rule of `horolog acl` allows it. Off: who "
-        "comes in may do everything. On, and without a rule, no one may but super.users.",
+        "Whether clients may only do what a rule of `horolog acl` allows. Off: every client may "
+        "do everything. On: without a rule, only super.users may do anything.",
         choices=("off", "on"),
     ),
     setting(
         "super.users",
         Kind.PRINCIPALS,
         "",
-        "Who may do everything whatever the rules say: User:alice;User:CN=admin,O=Example. "
-        "User:ANONYMOUS are all who come in without a login.",
+        "Users who may do everything, whatever the rules say: User:alice;User:CN=admin,O=Example. "
+        "User:ANONYMOUS stands for all clients without a login.",
     ),
     integer(
         "authentication.deadline.ms",
         10_000,
         "ms",
-        "Time from the start of a connection to the end of the TLS handshake, and from there to "
-        "the end of the login, where there are such.",
+        "Maximum time from the start of a connection to the end of the TLS handshake, and from "
+        "there to the end of the login, if there are any.",
         minimum=100,
         maximum=600_000,
     ),
@@ -106,26 +108,28 @@ SECURITY: Final = (
         "connections.unauthenticated.max",
         250,
         "",
-        "Connections at one time that have not logged in where they have to, or are in a TLS "
-        "handshake. For one above it the oldest of the address that has most of them is closed; "
-        "one of that address itself is closed at once. Both are counted.",
+        "Maximum number of connections at the same time that are in a TLS handshake or have not "
+        "completed a required login. For a connection above the limit, the oldest one of the "
+        "address with the most such connections is closed. If the new connection comes from that "
+        "address itself, it is closed at once. Both are counted.",
         maximum=1_000_000,
     ),
     integer(
         "connections.max.reauth.ms",
         0,
         "ms",
-        "How long a login holds; then the client logs in again on the same connection, or it is "
-        "closed. So long a user who was removed may go on. 0: as long as the connection. "
-        "A login with a token ends with the token; one by a client certificate holds always.",
+        "How long a login is valid. Then the client has to log in again on the same connection, "
+        "or it is closed. A removed user may continue for this long. 0: as long as the "
+        "connection. A login with a token ends with the token; one with a client certificate does "
+        "not end.",
         minimum=0,
     ),
     integer(
         "quota.window.num",
         11,
         "",
-        "Windows over which is measured what clients take (quotas): so many times the window may "
-        "be taken at once by a client that took nothing for as long.",
+        "Number of windows over which client usage is measured for quotas. A client that used "
+        "nothing for that time may use the quota of all windows but one at once.",
         minimum=2,
         maximum=1000,
     ),
@@ -133,25 +137,25 @@ SECURITY: Final = (
         "quota.window.size.seconds",
         1,
         "s",
-        "How long one of these windows is, and the most that request_percentage has a client wait "
-        "at once.",
+        "Length of one quota window, and the longest time for which request_percentage delays a "
+        "client at once.",
         maximum=3600,
     ),
     setting(
         "http.open.paths",
         Kind.CHOICES,
         "/metrics,/healthz,/readyz,/leader",
-        "Paths of the HTTP port that are answered without a login where one is required.",
+        "Paths of the HTTP port that are answered without a login if one is required.",
         choices=("/metrics", "/healthz", "/readyz", "/leader"),
     ),
 )
 
 
 def _check_keys_url(text: str) -> None:
-    """Raises `ValueError` for what is no place of keys."""
+    """Raise `ValueError` unless the text is empty or a URL from which keys can be read."""
     if not text:
         return
-    from urllib.parse import urlsplit  # most brokers start without
+    from urllib.parse import urlsplit  # Most brokers start without it.
 
     found = urlsplit(text)
     _ = found.port
@@ -166,7 +170,7 @@ def _check_keys_url(text: str) -> None:
 
 
 def _check_rules(text: str) -> None:
-    """Raises `ValueError` for what are no rules."""
+    """Raise `ValueError` for invalid mapping rules."""
     if text != DEFAULT_RULES:
         from .principal_rules import PrincipalRules
 
@@ -174,7 +178,7 @@ def _check_rules(text: str) -> None:
 
 
 def _check_text(text: str) -> None:
-    """Anything may be."""
+    """Accept any text."""
 
 
 ACCESS: Final = (
@@ -182,9 +186,9 @@ ACCESS: Final = (
         "sasl.oauthbearer.jwks.endpoint.url",
         Kind.TEXT,
         "",
-        "Where the keys (JWKS) are that sign the tokens of OAUTHBEARER and of the HTTP port: "
-        "https://... or file:///PATH. A file is read again when it changes. http:// is taken of "
-        "this machine only, unless allow.plaintext.",
+        "Location of the keys (JWKS) that sign the tokens of OAUTHBEARER and of the HTTP port: "
+        "https://... or file:///PATH. A file is read again when it changes. http:// is accepted "
+        "only for this machine, unless allow.plaintext is set.",
         reads=_check_keys_url,
         form="a URL with https://, http:// or file:///, or empty",
     ),
@@ -192,8 +196,8 @@ ACCESS: Final = (
         "sasl.oauthbearer.jwks.endpoint.refresh.ms",
         3_600_000,
         "ms",
-        "Time between two reads of the keys of a URL. A token with a key that is not known has "
-        "them read at once, at most every ten seconds.",
+        "Time between two reads of the keys from a URL. A token with an unknown key causes a read "
+        "at once, at most every ten seconds.",
         minimum=10_000,
         maximum=7 * 86_400_000,
     ),
@@ -201,7 +205,7 @@ ACCESS: Final = (
         "sasl.oauthbearer.expected.issuer",
         Kind.TEXT,
         "",
-        "The `iss` that a token must have. Empty: any that signs with one of the keys.",
+        "The `iss` that a token must have. Empty: any issuer that signs with one of the keys.",
         reads=_check_text,
         form="a text",
     ),
@@ -209,8 +213,8 @@ ACCESS: Final = (
         "sasl.oauthbearer.expected.audience",
         Kind.TEXT,
         "",
-        "The `aud` that a token must have, or several of them, separated by commas, of which it "
-        "must have one. Empty: only tokens without `aud` are taken.",
+        "The `aud` that a token must have, or several separated by commas, of which it must have "
+        "one. Empty: only tokens without `aud` are accepted.",
         reads=_check_text,
         form="texts separated by commas",
     ),
@@ -218,7 +222,7 @@ ACCESS: Final = (
         "sasl.oauthbearer.clock.skew.seconds",
         30,
         "s",
-        "By so much the clocks of the broker and of who makes tokens may differ.",
+        "Allowed difference between the clocks of the broker and of the token issuer.",
         minimum=0,
         maximum=3600,
     ),
@@ -226,7 +230,7 @@ ACCESS: Final = (
         "sasl.oauthbearer.sub.claim.name",
         Kind.TEXT,
         "sub",
-        "The claim of a token that has the name of who it is for.",
+        "The claim of a token that contains the name of its user.",
         reads=_check_text,
         form="the name of a claim",
     ),
@@ -234,10 +238,10 @@ ACCESS: Final = (
         "tls.principal.mapping.rules",
         Kind.TEXT,
         DEFAULT_RULES,
-        "How the subject of a client's certificate becomes a name: RULE:PATTERN/REPLACEMENT/, "
-        "perhaps with L (lower case) or U (upper case) behind it, or DEFAULT, the subject as it "
-        "is; several are separated by commas, and the first that fits counts. Whose certificate "
-        "none fits is not let in.",
+        "How the subject of a client's certificate becomes a user name: "
+        "RULE:PATTERN/REPLACEMENT/, optionally followed by L (lower case) or U (upper case), or "
+        "DEFAULT, which keeps the subject. Several rules are separated by commas; the first that "
+        "matches is used. A client whose certificate matches no rule is refused.",
         reads=_check_rules,
         form="RULE:PATTERN/REPLACEMENT/, with L or U behind it or not, or DEFAULT, by commas",
         aliases=("ssl.principal.mapping.rules",),
@@ -246,8 +250,8 @@ ACCESS: Final = (
         "max.connections.per.ip.overrides",
         Kind.TEXT,
         "",
-        "Addresses, or names of hosts, that max.connections.per.ip does not hold for, each with a "
-        "number of its own: 10.0.0.7:200,build-7:20. Names are looked up at the start.",
+        "Addresses or host names with their own limit in place of max.connections.per.ip: "
+        "10.0.0.7:200,build-7:20. Names are resolved at the start.",
         reads=counts,
         form=COUNTS_FORM,
     ),
@@ -255,8 +259,9 @@ ACCESS: Final = (
         "max.connections.per.user",
         0,
         "",
-        "Connections at one time of one user, or of one certificate's name; a login above it is "
-        "refused. 0: no limit. Requests of the HTTP port are not counted.",
+        "Maximum number of connections of one user, or of one certificate name, at the same time. "
+        "A login above the limit is refused. 0: no limit. Requests of the HTTP port are not "
+        "counted.",
         minimum=0,
         maximum=1_000_000,
     ),
@@ -264,8 +269,7 @@ ACCESS: Final = (
         "max.connections.per.user.overrides",
         Kind.TEXT,
         "",
-        "Users that max.connections.per.user does not hold for, each with a number of its own: "
-        "alice:200,ci:20.",
+        "Users with their own limit in place of max.connections.per.user: alice:200,ci:20.",
         reads=counts,
         form=COUNTS_FORM,
     ),

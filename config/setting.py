@@ -14,7 +14,7 @@ from ..values import frozen_class
 from .address import Scheme, host_names, listen_addresses, without_login
 
 _CLOSE: Final = 0.75
-"""How alike (0 to 1) an unknown name must be to a known one to be suggested."""
+"""Minimum similarity (0 to 1) at which a known name is suggested for an unknown one."""
 
 COUNTS_MAX_NAMES: Final = 1000
 COUNTS_MAX: Final = 1_000_000
@@ -34,7 +34,7 @@ _LONGEST_TEXT: Final = 4096
 
 
 class Kind(StrEnum):
-    """What a value is."""
+    """The kind of value that a setting has."""
 
     INTEGER = "integer"
     RATIO = "ratio"
@@ -51,7 +51,7 @@ class Kind(StrEnum):
 
 
 class Scope(StrEnum):
-    """Where a setting belongs. A topic setting may also be given for the whole broker."""
+    """Where a setting applies. A topic setting may also be given for the whole broker."""
 
     TOPIC = "topic"
     BROKER = "broker"
@@ -59,16 +59,17 @@ class Scope(StrEnum):
 
 @frozen_class
 class Setting:
-    """The one declaration of a setting. Parsing, refusals and documentation derive from it.
+    """The declaration of a setting. Parsing, refusals and documentation derive from it.
 
-    `aliases` are other names of the same thing in the same unit. `scaled` are names in a larger
-    unit, with the factor to this setting's unit; of several names given together the one with the
-    smallest unit counts. Integers have inclusive bounds; `negative_is_off` takes any negative
-    number to mean -1, no limit. `no_limit` is the value that readers see as `None`. `choices` are
-    all that a choice may be, what a boolean is narrowed to, and words an address may be instead;
-    where `part_that_counts` is given, that part of a choice has to be one of them. Of `choices`
-    there may be several, separated by commas, at least `minimum`; addresses may be several too.
-    `reads` raises `ValueError` for a text that is not of this `form`.
+    `aliases` are other names of the setting with the same unit. `scaled` are names in a larger
+    unit, with the factor to this setting's unit. If several names are given together, the one with
+    the smallest unit is used. Integers have inclusive bounds. With `negative_is_off`, any negative
+    number means -1, no limit. `no_limit` is the value that readers see as `None`. `choices` are the
+    allowed values of a choice, the allowed values of a boolean if only one is, and words allowed in
+    place of an address. With `part_that_counts`, only that part of a choice has to be one of them.
+    A setting of kind `CHOICES` takes several of them, separated by commas, at least `minimum`.
+    Addresses may be several too. `reads` raises `ValueError` for a text that does not have this
+    `form`.
     """
 
     _: KW_ONLY
@@ -86,9 +87,9 @@ class Setting:
     no_limit: int | None = None
     choices: tuple[str, ...] = ()
     plaintext_says_nothing: bool = False
-    """Whether PLAINTEXT:// before the only address is no part of the value."""
+    """Whether PLAINTEXT:// before the only address is removed from the value."""
     one_address: bool = False
-    """Whether several addresses make no sense."""
+    """Whether only one address is allowed."""
     part_that_counts: Callable[[str], str] | None = None
     any_case_in_broker: bool = False
     why_not: str = ""
@@ -99,33 +100,33 @@ class Setting:
 
     @property
     def attribute(self) -> str:
-        """Name of the field that holds it in the settings dataclasses."""
+        """Name of the field for this setting in the settings dataclasses."""
         return self.name.replace(".", "_")
 
     @property
     def kafka_name(self) -> str:
-        """What Kafka's broker calls it, if it has such a setting; else its name."""
+        """The name of the setting in Kafka's broker, if Kafka has it; otherwise its own name."""
         return self.aliases[-1] if self.aliases else self.name
 
     @property
     def topic_names(self) -> tuple[str, ...]:
-        """Its name and, where Kafka's topics call it something else, that name."""
+        """Its name, and the name in Kafka's topics if that differs."""
         return (self.name, *self.aliases[:-1])
 
     def names(self) -> Iterator[str]:
-        """Every name it can be given by, the canonical one first."""
+        """Yield every name by which the setting can be given, the canonical one first."""
         yield self.name
         yield from self.aliases
         yield from self.scaled
 
     def factor(self, name: str) -> int:
-        """How many of this setting's units one unit of `name` is."""
+        """Return how many of this setting's units make one unit of `name`."""
         return self.scaled.get(name, 1)
 
     def parse(self, text: str, *, name: str = "", at: Scope | None = None) -> Value:
-        """The value that `text` means. Raises `InvalidConfig`.
+        """Return the value that `text` means. Raises `InvalidConfig`.
 
-        `name` is the name it was given by, `at` where: for one topic or for the whole broker.
+        `name` is the name by which it was given, `at` where: for one topic or for the whole broker.
         """
         if self.kind is Kind.INTEGER:
             if not _WHOLE_NUMBER.fullmatch(text) or len(text) > _LONGEST_SHOWN:
@@ -142,9 +143,9 @@ class Setting:
         return self.check(text, name=name, at=at)
 
     def check(self, value: object, *, name: str = "", at: Scope | None = None) -> Value:  # noqa: C901, PLR0912 - the checks of one value, in order
-        """`value`, already of this setting's type, if it is allowed. Raises `InvalidConfig`.
+        """Return `value`, already of this setting's type, if it is allowed. Raises `InvalidConfig`.
 
-        Types are not mixed up: `true`, `1.0` and `"1"` are none of them the number 1.
+        Types are not converted: `true`, `1.0` and `"1"` are not the number 1.
         """
         match self.kind:
             case Kind.INTEGER if type(value) is int:
@@ -186,11 +187,11 @@ class Setting:
         raise self._refusal(value, name, at)
 
     def format(self, value: Value) -> str:
-        """The text form that `parse` reads."""
+        """Return the text form that `parse` reads."""
         return str(value).lower() if isinstance(value, bool) else str(value)
 
     def allowed(self, name: str = "", at: Scope | None = None) -> str:
-        """What it may be, as the end of "it must be ...". In the unit of `name`."""
+        """Return the allowed values, as the end of "it must be ...", in the unit of `name`."""
         match self.kind:
             case Kind.RATIO:
                 return "a number from 0 to 1, such as 0.5"
@@ -291,7 +292,8 @@ class Setting:
 
 
 class OptionValue(NamedTuple):
-    """A setting as someone gave it: `value` is text, or typed when it comes from a TOML file."""
+    """A setting as given by the user: `value` is text, or has a type if it comes
+    from a TOML file."""
 
     name: str
     value: object
@@ -300,7 +302,7 @@ class OptionValue(NamedTuple):
 
 
 class Names:
-    """Settings by name and alias. `elsewhere` are names that exist but not here: name -> why."""
+    """Settings by name and alias. `elsewhere` are names not allowed here: name -> reason."""
 
     def __init__(self, settings: Iterable[Setting], elsewhere: Mapping[str, str]) -> None:
         self._by_name: dict[str, Setting] = {}
@@ -315,7 +317,7 @@ class Names:
         return iter(self._by_name)
 
     def find(self, name: str) -> Setting:
-        """The setting that `name` is a name of; else `InvalidConfig`, with a suggestion."""
+        """Return the setting with this name or alias. Raises `InvalidConfig`, with a suggestion."""
         setting = self._by_name.get(name)
         if setting is not None:
             return setting
@@ -326,14 +328,14 @@ class Names:
         raise InvalidConfig(f"{name[:100]!r} is not a setting{hint}")
 
     def closest(self, name: str) -> str | None:
-        """The known name that an unknown one looks most like."""
+        """Return the known name that is most similar to an unknown one."""
         return next(iter(get_close_matches(name[:100], self._by_name, 1, _CLOSE)), None)
 
     def resolve(self, given: Iterable[OptionValue], at: Scope) -> dict[str, Value]:
-        """Checked values by canonical name. Raises `InvalidConfig` naming the origin.
+        """Return checked values by canonical name. Raises `InvalidConfig` that names the origin.
 
-        Of several names of one setting the one in the smallest unit counts (ms over minutes over
-        hours); two of the same unit must agree.
+        Of several names of one setting, the one in the smallest unit is used (ms before minutes
+        before hours). Two names in the same unit must agree.
         """
         chosen: dict[str, tuple[int, str, Value]] = {}
         for name, raw, is_text, origin in given:
@@ -361,7 +363,7 @@ class Names:
 
 
 def _principals(text: str) -> list[str] | None:
-    """Who is named, each once; `None` where something else is."""
+    """Return the principals, each once; `None` if the text has anything else."""
     found = [part.strip() for part in text.split(";") if part.strip()]
     if not all(each.startswith("User:") and each != "User:" for each in found):
         return None
@@ -376,20 +378,20 @@ def _shown(value: object) -> str:
 
 
 def setting(name: str, kind: Kind, default: Value, doc: str, **more: Any) -> Setting:
-    """A setting of the broker; `more` as `Setting` has them."""
+    """Return a setting of the broker. `more` are further fields of `Setting`."""
     return Setting(name=name, scope=Scope.BROKER, kind=kind, default=default, doc=doc, **more)
 
 
 def integer(name: str, default: int, unit: str, doc: str, **more: Any) -> Setting:
-    """A whole number of at least 1 unless `more` says otherwise."""
+    """Return a setting for a whole number, at least 1 unless `more` says otherwise."""
     return setting(name, Kind.INTEGER, default, doc, unit=unit, **{"minimum": 1} | more)
 
 
 def counts(text: str) -> Mapping[str, int]:
-    """The numbers by name. What is behind the last colon is the number; a name may have colons, and
-    one of an address of IPv6 may be in brackets.
+    """Return the numbers by name. The number follows the last colon, because a name may contain
+    colons. An IPv6 address may be in brackets.
 
-    Raises `ValueError` saying which part is wrong.
+    Raises `ValueError` that says which part is wrong.
     """
     found: dict[str, int] = {}
     for part in text.split(",") if text.strip() else ():

@@ -1,4 +1,4 @@
-"""The immutable view of a topic's settings that a log works by, and checks of overrides."""
+"""The immutable view of a topic's settings that a log uses, and checks of overrides."""
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, field
@@ -24,16 +24,17 @@ __all__ = [
 
 
 _FORMATS: Final = 0b111
-"""A bit for each message format; v0, the first one, has no place for an append time."""
+"""A bit for each message format. v0, the first one, has no place for an append time."""
 
 
 @frozen_class
 class TopicSettings:
-    """What holds for one topic: its own override, else the broker's value, else the default.
+    """The settings in force for one topic: its own override, else the broker's value, else the
+    default.
 
-    The names are the settings' names with underscores; `TOPIC_SETTINGS` says what each means.
-    Time differences are None when there is no limit; -1 in the retention limits is off, as they
-    are where `cleanup_policy` does not delete.
+    The fields have the settings' names with underscores; `TOPIC_SETTINGS` describes each. Time
+    differences are `None` if there is no limit. -1 turns a retention limit off; both are off if
+    `cleanup_policy` does not delete.
     """
 
     _: KW_ONLY
@@ -63,17 +64,17 @@ class TopicSettings:
     min_insync_replicas: int
 
     format_magic: int | None = field(init=False)
-    """The message format that is stored: 0, 1 or 2; `None` when it is the one that was sent."""
+    """The stored message format: 0, 1 or 2; `None` if messages are stored as sent."""
     stamps_append_time: bool = field(init=False)
     """Whether the broker gives each message the time of its append.
 
-    It does on LogAppendTime topics, unless they store format v0, which cannot carry it.
+    True for LogAppendTime topics, unless they store format v0, which has no timestamp.
     """
     kept_formats: int = field(init=False)
-    """A bit, `1 << magic`, for each format in which a set that is not compressed is stored as it
-    was sent, but for offsets and append times."""
+    """Formats in which an uncompressed set is stored as sent, apart from offsets and append times:
+    a bit, `1 << magic`, for each."""
     limits_times: bool = field(init=False)
-    """Whether there is a time that is too early, or too late, for a message."""
+    """Whether any message timestamp is too early or too late."""
     compacts: bool = field(init=False)
     """Whether the topic is compacted, so that each message needs a key."""
     deletes: bool = field(init=False)
@@ -121,8 +122,8 @@ _NAMES: Final = Names(
 
 
 def topic_settings(defaults: Mapping[str, str], overrides: Mapping[str, str]) -> TopicSettings:
-    """The view for one topic. `defaults` are the broker's values, `overrides` the topic's own;
-    both by any name, values as text. Raises `InvalidConfig`."""
+    """Return the settings of one topic. `defaults` are the broker's values, `overrides` the topic's
+    own; both by any name, values as text. Raises `InvalidConfig`."""
     values = _resolve(defaults, Scope.BROKER) | _resolve(overrides, Scope.TOPIC)
     seen: dict[str, Any] = {}
     for setting in TOPIC_SETTINGS.values():
@@ -134,15 +135,15 @@ def topic_settings(defaults: Mapping[str, str], overrides: Mapping[str, str]) ->
 
 
 def canonical_name(name: str) -> str:
-    """The one name of the topic setting that `name` is a name of. Raises `InvalidConfig`."""
+    """Return the canonical name of a topic setting. Raises `InvalidConfig`."""
     return _NAMES.find(name).name
 
 
 def check_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
-    """The overrides of a topic by canonical name, values in canonical text.
+    """Return the overrides of a topic by canonical name, values in canonical text.
 
-    Raises `InvalidConfig`: unknown name, value out of bounds, two names that contradict, a
-    `min.compaction.lag.ms` above `max.compaction.lag.ms`.
+    Raises `InvalidConfig` for an unknown name, a value out of bounds, two names that contradict
+    each other, and a `min.compaction.lag.ms` above `max.compaction.lag.ms`.
     """
     return _as_text(_check_lags(_resolve(overrides, Scope.TOPIC)))
 
@@ -150,11 +151,11 @@ def check_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
 def without_repeats(
     asked: Mapping[str, str], defaults: Mapping[str, str], overrides: Mapping[str, str]
 ) -> dict[str, str]:
-    """`asked` without the names that only repeat the value that stands while another name of the
+    """Return `asked` without names that only repeat the present value while another name of the
     same setting asks for a change.
 
-    A client that can only replace all of a topic's settings sends what it has read beside what it
-    changes, and it does not know which names mean one setting. Raises `InvalidConfig`.
+    A client that can only replace all settings of a topic sends those it has read together with
+    those it changes. It does not know which names mean the same setting. Raises `InvalidConfig`.
     """
     standing = {name: value for name, value, _ in effective(defaults, overrides)}
     wanted = {
@@ -169,13 +170,13 @@ def without_repeats(
 
 
 def check_defaults(defaults: Mapping[str, str]) -> dict[str, str]:
-    """As `check_overrides`, for values that hold for the whole broker."""
+    """Like `check_overrides`, for values of the whole broker."""
     return _as_text(_check_lags(_resolve(defaults, Scope.BROKER)))
 
 
 def _check_lags(values: dict[str, Value]) -> dict[str, Value]:
-    """`values`, unless they have a message wait longer for a cleaner than it may. A topic's value
-    and the broker's are not compared: the broker's may change."""
+    """Return `values`. Raises `InvalidConfig` if the minimum compaction lag is above the maximum. A
+    topic's value and the broker's are not compared, because the broker's may change."""
     least, most = values.get(_MIN_LAG), values.get(_MAX_LAG)
     if least is not None and most is not None and int(least) > int(most):
         raise InvalidConfig(
@@ -187,15 +188,15 @@ def _check_lags(values: dict[str, Value]) -> dict[str, Value]:
 def effective(
     defaults: Mapping[str, str], overrides: Mapping[str, str]
 ) -> list[tuple[str, str, str]]:
-    """(name, value, where it comes from: "topic", "broker" or "default") of every setting."""
+    """Return (name, value, source: "topic", "broker" or "default") of every setting."""
     return [(name, *found[0]) for name, found in places(defaults, overrides).items()]
 
 
 def places(
     defaults: Mapping[str, str], overrides: Mapping[str, str]
 ) -> dict[str, list[tuple[str, str]]]:
-    """(value, where it comes from) of every setting, for each place that has a value; the one that
-    counts first."""
+    """Return (value, source) of every setting for each source that has a value, the one in force
+    first."""
     levels = (("topic", check_overrides(overrides)), ("broker", check_defaults(defaults)))
     found: dict[str, list[tuple[str, str]]] = {}
     for name, setting in TOPIC_SETTINGS.items():

@@ -13,7 +13,7 @@ from typing import Any, Final
 from .setting import INT32_MAX, INT64_MAX, Kind, Scope, Setting
 
 AS_SENT: Final = "producer"
-"""No version: what was sent is stored."""
+"""Not a version: messages are stored in the format in which they were sent."""
 
 MAGIC_OF_VERSION: Final[Mapping[str, int]] = MappingProxyType(
     {
@@ -33,7 +33,7 @@ _STEPS: Final[Mapping[str, int]] = MappingProxyType(
         **dict.fromkeys(("0.10.1", "0.11.0", "2.1", "2.7"), 3),
     }
 )
-"""How many steps led to a release, where they have names: `2.1-IV0` to `2.1-IV2`."""
+"""Number of named steps that led to a release: `2.1-IV0` to `2.1-IV2`."""
 
 _RELEASE: Final = re.compile(r"(0\.\d+\.\d+|[1-9]\d*\.\d+)(\.\d+)+", re.ASCII)
 _STEP: Final = re.compile(r"(?P<release>.+)-IV(?P<number>\d)", re.ASCII)
@@ -50,7 +50,7 @@ def _integer(name: str, default: int, unit: str, doc: str, **more: Any) -> Setti
 
 
 def _choice(name: str, choices: tuple[str, ...], doc: str, **more: Any) -> Setting:
-    """The first choice is the default."""
+    """Return a topic setting with these choices. The first one is the default."""
     return Setting(
         name=name,
         scope=Scope.TOPIC,
@@ -63,10 +63,11 @@ def _choice(name: str, choices: tuple[str, ...], doc: str, **more: Any) -> Setti
 
 
 def version_that_counts(text: str) -> str:
-    """The part of a version that names a format: of a release, its first two numbers, or three when
-    the first is 0.
+    """Return the part of a version that determines the format: the first two numbers of a release,
+    or three if the first is 0.
 
-    `0.9.0.1` counts as `0.9.0`, `2.1.1` and `2.1-IV2` as `2.1`. Any other text counts as it is.
+    `0.9.0.1` becomes `0.9.0`; `2.1.1` and `2.1-IV2` become `2.1`. Any other text is returned
+    unchanged.
     """
     release = _RELEASE.fullmatch(text)
     if release is not None:
@@ -79,7 +80,7 @@ def version_that_counts(text: str) -> str:
 
 @lru_cache(maxsize=64)
 def magic_of(version: str) -> int | None:
-    """The format that a checked `message.format.version` stores; `None` for `producer`."""
+    """Return the format that a checked `message.format.version` stores; `None` for `producer`."""
     return MAGIC_OF_VERSION.get(version_that_counts(version))
 
 
@@ -87,7 +88,7 @@ _DECLARED: Final = (
     _choice(
         "message.timestamp.type",
         ("CreateTime", "LogAppendTime"),
-        "Whose time a message carries: its producer's (CreateTime) or the broker's at the moment "
+        "Which timestamp a message has: that of its producer (CreateTime), or the broker's time "
         "of the append (LogAppendTime).",
         aliases=("log.message.timestamp.type",),
     ),
@@ -95,8 +96,9 @@ _DECLARED: Final = (
         "max.message.time.difference.ms",
         INT64_MAX,
         "ms",
-        "On a CreateTime topic, how far a message's time may be from the broker's clock in either "
-        "direction; one message beyond it refuses its whole set. The default is no limit.",
+        "On a CreateTime topic, how far a message's timestamp may differ from the broker's clock "
+        "in either direction. One message beyond the limit refuses its whole set. The default is "
+        "no limit.",
         no_limit=INT64_MAX,
         aliases=(_TIME_DIFFERENCE, f"log.{_TIME_DIFFERENCE}"),
     ),
@@ -104,7 +106,7 @@ _DECLARED: Final = (
         "message.timestamp.before.max.ms",
         INT64_MAX,
         "ms",
-        "How far a message's time may be in the past. When set it wins over "
+        "How far a message's timestamp may be in the past. If set, it takes precedence over "
         "max.message.time.difference.ms for that direction.",
         no_limit=INT64_MAX,
         aliases=("log.message.timestamp.before.max.ms",),
@@ -113,7 +115,7 @@ _DECLARED: Final = (
         "message.timestamp.after.max.ms",
         INT64_MAX,
         "ms",
-        "How far a message's time may be in the future. When set it wins over "
+        "How far a message's timestamp may be in the future. If set, it takes precedence over "
         "max.message.time.difference.ms for that direction.",
         no_limit=INT64_MAX,
         aliases=("log.message.timestamp.after.max.ms",),
@@ -121,13 +123,14 @@ _DECLARED: Final = (
     _choice(
         "message.format.version",
         (AS_SENT, *MAGIC_OF_VERSION),
-        "The message format on disk. `producer` stores what was sent, except that a LogAppendTime "
-        "topic stores format v0 as v1, because v0 has no room for the time, and so does any topic "
-        "with lz4, whose frames in v0 most readers refuse. A version up to 0.9 "
-        "stores v0, for readers that know nothing else: times are dropped, and a search by time "
-        "is refused. 0.10 stores v1, 0.11 and later store v2, record batches. Other sets are "
-        "converted as they are appended; stored data stays as it is. Of a release the first two "
-        "numbers count, or three when the first is 0: 2.1.1 is 2.1, and 0.9.0.1 is 0.9.0.",
+        "The message format on disk. `producer` stores messages as sent, with two exceptions: a "
+        "LogAppendTime topic stores format v0 as v1, because v0 has no place for the time, and a "
+        "topic with lz4 does so too, because most readers refuse the lz4 frames of v0. A version "
+        "up to 0.9 stores v0, for readers that know nothing else: timestamps are dropped, and a "
+        "search by time is refused. 0.10 stores v1; 0.11 and later store v2, record batches. "
+        "Other sets are converted when they are appended; stored data is not changed. The first "
+        "two numbers of a release matter, or three if the first is 0: 2.1.1 is 2.1, and 0.9.0.1 "
+        "is 0.9.0.",
         part_that_counts=version_that_counts,
         aliases=("log.message.format.version",),
     ),
@@ -135,16 +138,16 @@ _DECLARED: Final = (
         "compression.type",
         ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
         "How message sets are stored: as the producer sent them, uncompressed, or with one codec. "
-        "With zstd sets are stored as record batches (v2), or, where message.format.version names "
-        "an older format, compressed with gzip.",
+        "With zstd, sets are stored as record batches (v2); if message.format.version names an "
+        "older format, they are compressed with gzip instead.",
         any_case_in_broker=True,
     ),
     _integer(
         "segment.bytes",
         2**30,
         "bytes",
-        "Size at which a segment is closed and the next one begun. A message set larger than this "
-        "is refused.",
+        "Size at which a segment is closed and the next one is begun. A message set larger than "
+        "this is refused.",
         minimum=14,
         maximum=INT32_MAX,
         aliases=("log.segment.bytes",),
@@ -154,8 +157,8 @@ _DECLARED: Final = (
         7 * _DAY_MS,
         "ms",
         "Message time that a segment may span, counted from its first message, before the next "
-        "one is begun. Also how long nothing may be appended to a segment with messages before a "
-        "pass of retention closes it, by the broker's clock.",
+        "one is begun. A segment with messages is also closed by a pass of retention if nothing "
+        "was appended to it for this time, by the broker's clock.",
         minimum=1,
         aliases=("log.roll.ms",),
         scaled=MappingProxyType({"log.roll.hours": 3_600_000}),
@@ -164,8 +167,8 @@ _DECLARED: Final = (
         "segment.jitter.ms",
         0,
         "ms",
-        "At most this much, drawn at random for each segment, is taken off segment.ms, so that "
-        "many partitions do not roll at once.",
+        "Maximum random time subtracted from segment.ms for each segment, so that many partitions "
+        "do not roll at once.",
         aliases=("log.roll.jitter.ms",),
         scaled=MappingProxyType({"log.roll.jitter.hours": 3_600_000}),
     ),
@@ -173,7 +176,7 @@ _DECLARED: Final = (
         "segment.index.bytes",
         10 * 2**20,
         "bytes",
-        "Largest size of each index of a segment; a full one closes the segment. Below 24 the "
+        "Maximum size of each index of a segment; a full index closes the segment. Below 24 the "
         "time index has no usable entry.",
         minimum=24,
         maximum=INT32_MAX,
@@ -183,7 +186,8 @@ _DECLARED: Final = (
         "index.interval.bytes",
         4096,
         "bytes",
-        "Bytes of messages between two index entries: smaller finds faster and takes more index.",
+        "Bytes of messages between two index entries. A smaller value makes searches faster and "
+        "indexes larger.",
         maximum=INT32_MAX,
         aliases=("log.index.interval.bytes",),
     ),
@@ -191,7 +195,7 @@ _DECLARED: Final = (
         "retention.ms",
         7 * _DAY_MS,
         "ms",
-        "Age, by message time, at which a segment is deleted: when its largest timestamp is older "
+        "Age, by message timestamp, at which a segment is deleted: its largest timestamp is older "
         "than this. Negative keeps everything; 0 is allowed for a topic, not for the broker.",
         negative_is_off=True,
         zero_in_broker=False,
@@ -204,8 +208,8 @@ _DECLARED: Final = (
         "retention.bytes",
         -1,
         "bytes",
-        "The oldest segments of a partition are deleted while those behind them have this size. "
-        "Negative is no limit.",
+        "Size of a partition above which its oldest segments are deleted, as long as the "
+        "remaining segments still have this size. Negative is no limit.",
         negative_is_off=True,
         aliases=("log.retention.bytes",),
     ),
@@ -216,9 +220,9 @@ _DECLARED: Final = (
         default="delete",
         choices=("delete", "compact"),
         minimum=1,
-        doc="What happens to old data. `delete`: it is deleted, segment by segment, by "
-        "retention.ms and retention.bytes. `compact`: the topic is to hold the latest message of "
-        "each key; messages without a key are refused, and neither limit deletes anything. "
+        doc="What happens to old data. `delete`: segments are deleted by retention.ms and "
+        "retention.bytes. `compact`: the topic is meant to keep the latest message of each "
+        "key; messages without a key are refused, and neither limit deletes anything. "
         "`compact,delete`: both. "
         f"{_NOT_CLEANED_YET}",
         aliases=("log.cleanup.policy",),
@@ -261,8 +265,8 @@ _DECLARED: Final = (
         "max.message.bytes",
         1_000_012,
         "bytes",
-        "Largest message accepted, as stored: a compressed set counts as one message, and the 12 "
-        "bytes of offset and size count too. Lowering it never touches stored data.",
+        "Maximum size of a message as stored: a compressed set counts as one message, and the 12 "
+        "bytes of offset and size count too. Lowering it does not affect stored data.",
         maximum=INT32_MAX,
         aliases=("message.max.bytes",),
     ),
@@ -270,8 +274,8 @@ _DECLARED: Final = (
         "max.decompressed.bytes",
         16 * 2**20,
         "bytes",
-        "Largest size that a compressed set may decompress to. Producers bound a set at about 1 "
-        "MB before compression, so the default leaves sixteen times that and still stops a "
+        "Maximum size of a compressed set after decompression. Producers limit a set to about 1 "
+        "MB before compression, so the default allows sixteen times that and still stops a "
         "decompression bomb early.",
         minimum=1024,
         maximum=INT32_MAX,
@@ -287,8 +291,9 @@ _DECLARED: Final = (
         "flush.messages",
         INT64_MAX,
         "messages",
-        "After how many appended messages the log is synced to disk, whatever the producers ask "
-        "for. The default leaves it to acks.all.durability and the operating system.",
+        "Number of appended messages after which the log is synced to disk, whatever the "
+        "producers ask for. The default leaves it to acks.all.durability and the operating "
+        "system.",
         zero_in_broker=False,
         aliases=("log.flush.interval.messages",),
     ),
@@ -297,15 +302,15 @@ _DECLARED: Final = (
         INT64_MAX,
         "ms",
         "How long an appended message may stay unsynced. The default is no limit, or "
-        "log.flush.scheduler.interval.ms when that is set.",
+        "log.flush.scheduler.interval.ms if that is set.",
         aliases=("log.flush.interval.ms",),
     ),
     _integer(
         "producer.id.expiration.ms",
         _DAY_MS,
         "ms",
-        "How long a partition remembers the batches of an idempotent producer that sends nothing, "
-        "to recognise those that are sent again. Longer than the longest break of a producer.",
+        "How long a partition remembers the batches of a silent idempotent producer, to recognise "
+        "retries. Set it longer than the longest pause of a producer.",
         minimum=1,
         maximum=INT32_MAX,
     ),
@@ -313,20 +318,21 @@ _DECLARED: Final = (
         "max.producer.ids",
         10_000,
         "",
-        "Idempotent producers that a partition remembers: so many that the broker gave an id to, "
-        "and so many that chose their own (with bit 62), as the tasks of a Spark stream do, a new "
-        "one for each batch. One more makes it forget the one of its kind that was silent for the "
-        "longest. What all of them take is bounded by max.producer.states.bytes.",
+        "Number of idempotent producers that a partition remembers: this many with an id from the "
+        "broker, and this many that chose their own id (with bit 62), such as the tasks of a "
+        "Spark stream, which take a new id for each batch. One more makes the partition forget "
+        "the longest silent producer of its kind. max.producer.states.bytes limits the memory of "
+        "all of them.",
         minimum=1,
         maximum=1_000_000,
     ),
     _choice(
         "acks.all.durability",
         ("fsync", "written"),
-        "What an answer to acks=all promises. `fsync`: the data is on disk and survives a power "
-        "cut. `written`: the operating system has it, which survives a killed broker, not a power "
-        "cut. In a cluster it is so at every broker in sync. The leader's broker value holds for "
-        "topics without their own, and for changes of topics and positions.",
+        "What an answer to acks=all guarantees. `fsync`: the data is on disk and survives a power "
+        "cut. `written`: the operating system has the data, which survives a killed broker but "
+        "not a power cut. In a cluster this holds for every broker in sync. The leader's broker "
+        "value applies to topics without their own, and to changes of topics and positions.",
     ),
     Setting(
         name="preallocate",
@@ -334,7 +340,7 @@ _DECLARED: Final = (
         kind=Kind.BOOLEAN,
         default=False,
         choices=("false",),
-        doc="Only false: files grow as they are written. It is here because Kafka's tools send it.",
+        doc="Only false: files grow as they are written. It exists because Kafka's tools send it.",
         why_not="Files are never preallocated.",
         aliases=("log.preallocate",),
     ),
@@ -342,25 +348,27 @@ _DECLARED: Final = (
         "min.insync.replicas",
         1,
         "",
-        "So many brokers, the leader included, have to be in sync, else acks=all is refused and "
-        "nothing is appended. A broker that is alone is one. More than there are brokers is "
-        "warned of, in the log, by `horolog topic` and by `horolog doctor`. The broker's value "
-        "holds for topics without one of their own, and for positions and the topics themselves. "
-        "As much as cluster.brokers lets every follower be promoted by hand without loss, and "
-        "acks=all is refused while one is out of sync; a topic may not have less then.",
+        "Number of brokers, including the leader, that have to be in sync; otherwise acks=all is "
+        "refused and nothing is appended. A single broker counts as one. A value above the number "
+        "of brokers causes a warning in the log, by `horolog topic` and by `horolog doctor`. The "
+        "broker's value applies to topics without their own, to positions, and to changes of "
+        "topics. If it equals cluster.brokers, every follower can be promoted by hand without "
+        "loss, but acks=all is refused while one is out of sync; a topic may not have a lower "
+        "value then.",
         minimum=1,
         maximum=INT32_MAX,
     ),
     _choice(
         "unclean.leader.election.enable",
         ("false",),
-        "Only false: cluster.unclean.leader.election.enable decides. Kafka's tools send it.",
+        "Only false: cluster.unclean.leader.election.enable decides. It exists because Kafka's "
+        "tools send it.",
         why_not="cluster.unclean.leader.election.enable decides for all topics.",
     ),
     _choice(
         "message.downconversion.enable",
         ("true",),
-        "Only true: readers of older formats get messages converted. It is here because Kafka's "
+        "Only true: readers of older formats get converted messages. It exists because Kafka's "
         "tools send it.",
         why_not="Who can read only older formats is never refused.",
     ),
@@ -379,4 +387,4 @@ TOPIC_NAMES_NOT_OFFERED: Final[Mapping[str, str]] = MappingProxyType(
         "follower.replication.throttled.replicas": _NO_REPLICATION,
     }
 )
-"""Kafka's topic settings that have no counterpart here: name -> why, as the end of a sentence."""
+"""Kafka's topic settings that do not exist in Horolog: name -> reason, as the end of a sentence."""

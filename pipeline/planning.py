@@ -38,7 +38,7 @@ class Window:
 
     @property
     def empty(self) -> bool:
-        """Whether no time is in it."""
+        """Whether the window contains no time."""
         return self.until_ms is not None and self.until_ms <= self.from_ms
 
 

@@ -55,7 +55,7 @@ class ColumnRows:
     values: BinaryColumn
     keys: BinaryColumn | None
     times_ms: memoryview
-    """int64."""
+    """Offsets as int64."""
 
     def __len__(self) -> int:
         return len(self.times_ms)

@@ -1,1 +1,1 @@
-"""Bytes to values and back. No I/O, no clock, no task."""
+"""Converts between bytes and values. No I/O, no clock, no task."""

@@ -22,7 +22,7 @@ class HorologError(Exception):
 
     @property
     def message(self) -> str:
-        """The text given at construction, else the class's own sentence."""
+        """The text given at construction, or else the docstring of the class."""
         if self.args:
             return str(self.args[0])
         return " ".join((type(self).__doc__ or type(self).__name__).split())
@@ -319,7 +319,8 @@ class MismatchedEndpointType(CodedError, code=114, name="MISMATCHED_ENDPOINT_TYP
 
 
 def error_from_code(code: int, message: str | None = None) -> CodedError:
-    """The exception for `code`; a code that is not in the table gives `UnknownServerError`."""
+    """Return the exception for `code`; for a code that is not in the table,
+    `UnknownServerError`."""
     known = ERRORS.get(code)
     if known is None:
         return UnknownServerError(message or f"the broker answered error code {code}")

@@ -1,7 +1,7 @@
-"""Limits on what arrives from outside, each with the reason for its value.
+"""Limits on data from outside, each with the reason for its value.
 
-They bound what one frame can make a broker (or a client) allocate or compute. Limits that an
-operator may want to move are settings instead, and come in as arguments.
+They bound what one frame can make a broker or a client allocate or compute. Limits that an operator
+may want to change are settings instead, and are passed as arguments.
 """
 
 from typing import Final
@@ -10,68 +10,70 @@ LENGTH_BYTES: Final = 4
 """Size of the big-endian length in front of every frame."""
 
 SLAB_BYTES: Final = 64 * 1024
-"""Receive buffer of a connection that shares none. A frame of which more than that has come, and
-not all, gets a buffer of its own."""
+"""Receive buffer of a connection that does not share one. A frame that is still incomplete after
+this many bytes gets a buffer of its own."""
 
 SHARED_SLAB_BYTES: Final = 1024 * 1024
-"""Receive buffer of all connections of a broker together: what one read brings is handled at once.
-What a producer has under way in sets of 64 KiB fits, so that it is written together; more than
-that in one turn would keep others waiting."""
+"""Receive buffer shared by all connections of a broker: the data of one read are handled at once.
+The requests that a producer has in flight, in sets of 64 KiB, fit and are written together; a
+larger buffer would keep other connections waiting."""
 
 SPARE_FRAMES: Final = 2
 SPARE_BYTES: Final = 4 * 1024 * 1024
-"""Memory of so many large requests, of up to so many bytes each, is kept by a broker for the next
-ones: to clear new memory, and to copy what has come when it grows, takes as long as to check a set.
-"""
+"""Number and maximum size of the buffers of large requests that a broker keeps for later ones:
+clearing new memory, and copying the data when a buffer grows, takes as long as checking a record
+set."""
 
 REQUESTS_IN_A_TURN: Final = 512
-"""So many requests of one connection are handled before others have their turn: a few ms."""
+"""Requests of one connection that are handled before other connections have their turn: a few
+ms."""
 
 GROWTH_FACTOR: Final = 8
-"""A large frame's buffer is at most this many times what has arrived of it, so that a declared
-length alone costs nothing; large steps, because every step copies what is there."""
+"""A large frame's buffer is at most this many times as large as the part that has arrived, so that
+a declared length alone costs nothing. The factor is large because every step copies the data."""
 
 ONE_READ_BYTES: Final = 4 * 1024 * 1024
 """Bytes of a large frame that are received, or copied when its buffer grows, in one turn of the
-event loop: some 5 ms. Once so many have arrived, the buffer gets the frame's whole length; the
-system gives the memory of the rest as it is filled."""
+event loop: some 5 ms. Once so many have arrived, the buffer gets the frame's full length; the
+system allocates the rest as it is filled."""
 
 MAX_DEPTH: Final = 16
 """Nesting of arrays and maps in a frame. The deepest request declared (create-topics) has 7."""
 
 MAX_REQUEST_VALUES: Final = 100_000
-"""Values (keys, numbers, strings, containers) in one request. One byte of msgpack can cost 70
-bytes as an object, and so many are decoded in some 10 ms. A list-offsets for 33,000 partitions has
-as many in Kafka's encoding, one for 14,000 in the native one."""
+"""Values (keys, numbers, strings, containers) in one request. One byte of msgpack can take 70 bytes
+as an object; so many values are decoded in some 10 ms. A list-offsets request reaches the limit
+with 33,000 partitions in Kafka's encoding and with 14,000 in the native one."""
 
 MAX_REPLICATE_VALUES: Final = 1_000_000
-"""As above for what a follower tells its leader: the positions of 60,000 partitions."""
+"""Values in a replicate request: a follower reports the positions of up to 60,000 partitions."""
 
 MAX_SMALL_REQUEST_VALUES: Final = 64
-"""Values in a request that is handled together with others of its kind: some hundreds of them go
-without a look at the time. A produce request for 12 partitions has so many in Kafka's encoding."""
+"""Values in a request that is handled in one batch with others of its kind; some hundreds of these
+are handled without checking the time. A produce request for 12 partitions has so many in Kafka's
+encoding."""
 
 LARGE_REQUEST_BYTES: Final = 256 * 1024
-"""From so many bytes on a request is decoded piece by piece, and others are served in between."""
+"""Requests of at least this size are decoded in pieces, and others are served in between."""
 
 MAX_PIECE_VALUES: Final = 1_000
-"""Values that are decoded or encoded without a look at the time: a tenth of a millisecond."""
+"""Values that are decoded or encoded without checking the time: a tenth of a millisecond."""
 
 MAX_WALKED_VALUES: Final = 10_000
-"""Values of a broken message that are looked at to say which one is wrong: some 10 ms."""
+"""Values of a malformed message that are checked to find the wrong one: some 10 ms."""
 
 MAX_RESPONSE_VALUES: Final = 4_000_000
-"""As above for a response, which says more about each partition than the request did."""
+"""Values in one response, which says more about each partition than its request."""
 
 MAX_STRING_BYTES: Final = 32_767
-"""A Kafka string's length is an int16; the same limit in both encodings."""
+"""A Kafka string's length is an int16; the limit is the same in both encodings."""
 
 MAX_DATA_BYTES: Final = 1024 * 1024
-"""Bytes that clients of a group leave for each other. Assignments of 10,000 partitions with long
+"""Bytes that clients of a group store for each other. Assignments of 10,000 partitions with long
 topic names take less; the broker keeps them as long as the group lives."""
 
 MAX_ERROR_TEXT_BYTES: Final = 4_000
-"""The sentence beside an error code. It quotes what was sent, and that may be long."""
+"""The text beside an error code. It quotes values from the request, which may be long."""
 
 MAX_CLIENT_ID_BYTES: Final = 255
 """The client id goes into log lines; longer ones would only fill them."""
@@ -89,15 +91,15 @@ MAX_CONFIGS: Final = 1_000
 """Settings of one topic in one request; there are a few dozen."""
 
 MAX_LEADER_EPOCHS: Final = 16_400
-"""Leader epochs that a stretch of a log spans. There is one for each time that a broker began to
-lead."""
+"""Leader epochs in a range of a log. Each time that a broker begins to lead adds one."""
 
 MAX_COPY_FACTS_BYTES: Final = 1024 * 1024
-"""What goes with a stretch of a log to a follower: as many epochs and append times as are sent take
-less than half."""
+"""Epochs and append times that a leader sends to a follower with a range of a log. The most that it
+sends takes less than half of this."""
 
 MAX_PRODUCER_STATE_PIECES: Final = 16
-"""Pieces of a MiB that tell what is known of a partition's producers: of a hundred thousand."""
+"""Pieces of 1 MiB with the state of a partition's idempotent producers; enough for a hundred
+thousand."""
 
 MAX_LOG_DIRS: Final = 1_000
 """Directories of one broker. There is one; Kafka takes a list of them."""
@@ -106,17 +108,18 @@ MAX_APIS: Final = 1_000
 """Entries of an api-versions response; Kafka has about a hundred requests."""
 
 MAX_LISTED: Final = 10_000
-"""Names, or positions, in one answer that lists them; the next ones take another request. So an
-answer is made in some 20 ms however many there are."""
+"""Names, or offsets, in one answer that lists them; the rest takes further requests. So an answer
+is built in some 20 ms, however many there are."""
 
 MAX_MEMBERS: Final = 10_000
-"""Members of one group, in one answer or request. `group.max.size` is what an operator sets."""
+"""Members of one group in an answer or a request. Operators set a lower limit with
+`group.max.size`."""
 
 MAX_GROUP_PROTOCOLS: Final = 100
-"""Protocols that a member of a group offers; clients know less than ten."""
+"""Protocols that a member of a group offers; clients know fewer than ten."""
 
 MAX_GROUP_FILTERS: Final = 100
-"""States, or types, of groups that a list is asked for; Kafka has less than ten of either."""
+"""States, or types, of groups in a request for a list; Kafka has fewer than ten of either."""
 
 MAX_GROUPS: Final = 10_000
 """Groups named in one request."""
@@ -125,67 +128,68 @@ MAX_SEGMENTS: Final = 1_000_000
 """Segments in a describe-log response: a petabyte at the default segment size."""
 
 MAX_APPEND_TIMES: Final = 20_000
-"""Append times in a fetch response, which ends earlier where there would be more: they are looked
-up and encoded in one turn of the broker's loop, in the worst case in some 30 ms."""
+"""Append times in a fetch response, which ends early if there would be more. They are looked up and
+encoded in one turn of the event loop, in the worst case in some 30 ms."""
 
 MAX_INTERVALS: Final = 100_000
-"""Intervals of one count-by-time: every minute of two months. An answer takes 800 KB at most."""
+"""Intervals of one count-by-time request: every minute of two months. An answer has at most 800
+KB."""
 
 MAX_TRANSACTION_FILTERS: Final = 1_000
-"""States, or producers, that a list of transactions is asked for."""
+"""States, or producers, in a request for a list of transactions."""
 
 MAX_LISTED_PRODUCERS: Final = 1_000
-"""Producers of one partition in an answer that describes them."""
+"""Producers of one partition in a describe-producers response."""
 
 MAX_ABORTED_TRANSACTIONS: Final = 1_000_000
-"""Aborted transactions beside the messages of a fetched partition; each has left a marker there."""
+"""Aborted transactions listed with a fetched partition; each has left a marker in its log."""
 
 MAX_OLD_STYLE_OFFSETS: Final = MAX_SEGMENTS + 1
-"""Offsets in a list-offsets 0 response: one a segment, and the log end."""
+"""Offsets in a list-offsets response of version 0: one per segment, and the log end offset."""
 
 MAX_CLIENT_RESPONSE_BYTES: Final = 256 * 1024 * 1024
 """Largest response a client accepts. More than twice the largest request a broker accepts by
 default, so that anything which could be produced can be fetched."""
 
 MAX_HANDSHAKE_RESPONSE_BYTES: Final = 64 * 1024
-"""The same while the client has not authenticated, and may be talking to anybody. An api-versions
-response has 2 KiB, a step of an authentication less."""
+"""Largest response that a client accepts before it has authenticated, when the other side may be
+anybody. An api-versions response has 2 KiB, a step of an authentication less."""
 
 MIN_SCRAM_ITERATIONS: Final = 4096
-"""Rounds of the hash over a password: what RFC 7677 and Kafka ask for at the least."""
+"""Iterations of the password hash: the minimum of RFC 7677 and Kafka."""
 
 MAX_SCRAM_ITERATIONS: Final = 16_777_216
-"""A client computes as many as a server says: these take some ten seconds, 2^31 would take an
+"""Iterations that a client computes at most for a server: some ten seconds. 2^31 would take an
 hour."""
 
 MAX_SCRAM_NONCE_BYTES: Final = 1024
-"""Of both sides together; each makes about 24."""
+"""Bytes of the nonces of both sides together; each makes about 24."""
 
 MAX_AUTH_BYTES: Final = 64 * 1024
-"""One message of SASL. Tokens have a few KiB."""
+"""One SASL message. Tokens have a few KiB."""
 
 MAX_MECHANISMS: Final = 100
-"""Mechanisms of SASL that a broker offers; there are about ten."""
+"""SASL mechanisms that a broker offers; there are about ten."""
 
 MAX_SALT_BYTES: Final = 1024
-"""Of a credential's salt, or its salted password; both have less than 100 bytes."""
+"""Salt, or salted password, of a credential; both have less than 100 bytes."""
 
 MAX_ACLS: Final = 10_000
-"""Access rules of a broker, and those named in one request: some 10 MB."""
+"""ACLs of a broker, or named in one request: some 10 MB."""
 
 MAX_ACL_TEXT_BYTES: Final = 1024
-"""Of the principal, the host and the resource's name of a rule. Topics have at most 249 bytes,
-users 255, the subjects of certificates more."""
+"""Principal, host or resource name of an ACL. Topic names have at most 249 bytes, users 255; the
+subjects of certificates have more."""
 
 MAX_USERS: Final = 10_000
-"""Users named in one request, or named in one answer."""
+"""Users named in one request or in one answer."""
 
 MAX_QUOTA_ENTITIES: Final = 10_000
-"""Users, clients and pairs of them that have quotas."""
+"""Users, client ids and pairs of them that have quotas."""
 
 MAX_QUOTA_PARTS: Final = 16
-"""Parts of an entity, quotas of one, and components of a filter: there are two and four of them;
-more are refused with a sentence, and far more without one."""
+"""Parts of a quota entity, quotas of one entity, and components of a filter. There are two parts
+and four quotas; more are refused with an error text, and far more without one."""
 
 MAX_QUOTA_NAME_BYTES: Final = 255
-"""Name of a user or a client with quotas."""
+"""Bytes of a user name or client id with quotas."""

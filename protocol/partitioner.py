@@ -1,7 +1,7 @@
-"""Which partition a keyed message goes to.
+"""Selects the partition of a message with a key.
 
-The hash is MurmurHash2 with the seed that Kafka's Java client uses, so that a key goes to the
-same partition whichever client sends it.
+The hash is MurmurHash2 with the seed of Kafka's Java client, so that a key gets the same partition
+whichever client sends it.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ _MASK: Final = 0xFFFF_FFFF
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit hash of `data`, unsigned."""
+    """Return the unsigned 32-bit hash of `data`."""
     size = len(data)
     state = _SEED ^ size
     whole = size - size % 4
@@ -27,5 +27,5 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """The partition of `key` in a topic with this many partitions."""
+    """Return the partition of `key` in a topic with this many partitions."""
     return (murmur2(key) & 0x7FFF_FFFF) % partitions

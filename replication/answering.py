@@ -1,4 +1,4 @@
-"""What a leader's answer to a follower has: of each partition with news a part."""
+"""Builds the leader's answer to a follower's fetch: one part for each partition with news."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -11,17 +11,17 @@ from .partition_log import Partition
 from .session import Session
 
 NOTHING: Final = -1
-"""The watermark for a follower whose log is not known to be a beginning of the leader's."""
+"""The watermark sent to a follower whose log is not known to be a prefix of the leader's."""
 
 SYNC_AFTER_ANSWERS: Final = 16
-"""So many full answers to a follower that is far behind are synced together."""
+"""A follower that is far behind syncs once for this many full answers."""
 
 
 def next_parts(
     session: Session, partitions: Mapping[Partition, LedPartition], max_bytes: int, *, counted: bool
 ) -> list[ReplicatedPart]:
-    """The news for a follower, as far as `max_bytes` of messages go; the session knows then what is
-    left. `counted`: the follower counts as in sync."""
+    """Build the next answer's parts, with up to `max_bytes` of messages. Partitions that did not
+    fit stay in `session.changed`. `counted`: the follower counts as in sync."""
     room = max_bytes
     parts: list[ReplicatedPart] = []
     left: set[Partition] = set()
@@ -86,8 +86,10 @@ def _note_sent(
 def _joins_with(
     session: Session, part: LedPartition, reached: int | None, unsynced_bytes: int
 ) -> int:
-    """Up to where a follower that is not in sync has to sync. It syncs where it has all that
-    it joins with, and before that now and then: else syncs, one for each answer, are all it does.
+    """Return the offset up to which a follower outside the ISR has to sync.
+
+    It syncs when it has everything that it needs to join the ISR, and once per `unsynced_bytes`
+    before that: a sync after each answer would take all its time.
     """
     wanted = max(part.sync_to, part.log.high_watermark)
     if reached is not None and reached < wanted:

@@ -1,4 +1,4 @@
-"""A broker of a cluster that etcd decides for."""
+"""A broker of a cluster whose elections go through etcd."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -38,10 +38,11 @@ from .settings import Incarnation, Member, ReplicationSettings
 
 
 class ClusterNode(Node):
-    """Reads the cluster's state again and again, and acts on it.
+    """A broker that reads the cluster's state repeatedly and acts on it.
 
-    It leads when the state names this process as the leader of an epoch that it has not led in; it
-    asks for that when no broker has the leader's lease. It follows the leader in the state.
+    It leads when the state names this process as the leader of an epoch in which it has not led
+    yet; it stands for election when no broker holds the leader's lease. Otherwise it follows the
+    leader in the state.
     """
 
     lease_class: ClassVar[type[Lease]] = Lease
@@ -64,27 +65,28 @@ class ClusterNode(Node):
         self.view: ClusterView | None = None
         self.lease: Lease | None = None
         self.went_back = False
-        """Whether etcd went back to an older state while this process ran."""
+        """Whether etcd was restored to an older state while this process ran."""
         self.accepts_loss = False
-        """A person said that this broker is to lead with what it has."""
+        """Whether an operator accepted that this broker leads with the messages that it has."""
         self._bids_with_loss = False
-        """Whether the last transaction to be elected was for an unclean election."""
+        """Whether the last transaction to become leader was an unclean election."""
         self._bids_in_doubt = False
-        """Whether it was for an election of a broker that may lack something."""
+        """Whether the last transaction to become leader was sent although this broker may lack
+        messages."""
         self._fresh_nonce = False
         """Whether the nonce was made in this run and has not been in an ISR."""
         self._made_nonces: set[int] = set()
-        """The nonces that were made in this run."""
+        """Nonces made in this run."""
         self._orphaned_s: float | None = None
-        """Since when no member of the ISR was seen, while there is no leader."""
+        """Since when no member of the ISR was registered, while there is no leader."""
         self._read_s: float | None = None
         self._lease_asked_s: float | None = None
         self._renewal_asked_s: float | None = None
         self._registered: MemberInfo | None = None
         self._registered_s = 0.0
-        """When that was sent."""
+        """When `_registered` was sent."""
         self._transacted: tuple[int, float] = (-1, 0.0)
-        """The revision that the last transaction of ours was on, and when it was sent."""
+        """The state revision of this broker's last transaction, and when it was sent."""
 
     # The lease.
 
@@ -92,13 +94,13 @@ class ClusterNode(Node):
         return self.lease is not None and self.lease.holds(now_s)
 
     def serves(self, now_s: float) -> Leader | None:
-        """The leader, as long as the lease holds."""
+        """Return the leader, as long as the lease holds."""
         if self.leader is not None and not self.holds_lease(now_s):
             self.resign()
         return self.leader
 
     def lease_granted(self, now_s: float, lease_id: int, asked_s: float, ttl_s: float) -> None:
-        """A lease that was asked for is there."""
+        """Handle a granted lease."""
         if asked_s != self._lease_asked_s or self.lease is not None:
             self.effects.append(RevokeLease(lease_id))
             return
@@ -109,12 +111,12 @@ class ClusterNode(Node):
         self._register(now_s)
 
     def lease_renewed(self, now_s: float, lease_id: int, asked_s: float, ttl_s: float) -> None:
-        """etcd renewed a lease."""
+        """Handle a renewed lease."""
         if self.lease is not None and self.lease.lease_id == lease_id:
             self.lease.renewed(now_s, asked_s, ttl_s)
 
     def lease_lost(self, lease_id: int) -> None:
-        """etcd does not know the lease."""
+        """Handle etcd's answer that the lease does not exist."""
         if self.lease is not None and self.lease.lease_id == lease_id:
             self.resign()
             self.lease = None
@@ -164,7 +166,7 @@ class ClusterNode(Node):
 
     @property
     def sent(self) -> RequestState:
-        """What is known now: goes with a request to etcd that is sent, for `cluster_read`."""
+        """What is known now. A request to etcd carries it, and `cluster_read` gets it back."""
         identity = self.identity
         view = self.view
         revision, state_revision = (view.revision, view.state_revision) if view else (0, 0)
@@ -172,8 +174,8 @@ class ClusterNode(Node):
         return RequestState(revision, state_revision, epoch, identity.counted_revision)
 
     def cluster_read(self, now_s: float, view: ClusterView, sent: RequestState) -> None:
-        """Everything was read, by a request that went out when `sent` was known. An answer that was
-        overtaken by a later one says nothing."""
+        """Act on the whole state, read by a request that was sent when `sent` was known. An answer
+        older than one already handled is ignored."""
         if self.is_set_back(view, sent):
             self.went_back = True
         elif self.view is not None and view.revision < self.view.revision:
@@ -204,7 +206,8 @@ class ClusterNode(Node):
         self._register(now_s)
 
     def coming_owners(self, view: ClusterView) -> Owners:
-        """The owners of epochs that `cluster_read` of this view may have the directory keep."""
+        """Return the owners of epochs that the directory may store in `cluster_read` of this
+        view."""
         state, owners = view.state, self.directory.owners
         if state.leader != self.incarnation or state.epoch <= self._led_epoch:
             return owners
@@ -214,8 +217,9 @@ class ClusterNode(Node):
         )
 
     def is_set_back(self, view: ClusterView, sent: RequestState) -> bool:
-        """Whether etcd is older than it was. A state that a person made later than all that this
-        directory knows may be in another etcd, whose revisions say nothing."""
+        """Whether etcd is older than it was before. If an operator made the state later than
+        everything that this directory knows, it may be in another etcd, whose revisions cannot be
+        compared."""
         made_later = sent.epoch <= view.state.settled_epoch
         known_revision = max(sent.state_revision, 0 if made_later else sent.counted_revision)
         return (
@@ -229,12 +233,12 @@ class ClusterNode(Node):
         return NO_EPOCH if self.view is None else self.view.state.settled_epoch
 
     def contest(self, epoch: int) -> None:
-        """Neither owner leads or is followed; all members read it in the state."""
+        """Stop leading and following. The state tells all members that the epoch is contested."""
         super().contest(epoch)
         self.resign()
 
     def _contests(self, state: ClusterState) -> bool:
-        """Whether an epoch of this directory has another owner. The state's epoch has one that is
+        """Whether an epoch of this directory has another owner. The owner of the state's epoch is
         known without asking it."""
         owner, leader = self.directory.owners.get(state.epoch), state.leader
         if owner is not None and leader is not None and owner.broker_id != leader.broker_id:
@@ -244,7 +248,7 @@ class ClusterNode(Node):
         return self.contested_epoch != NO_EPOCH
 
     def _wait_for_a_person(self, now_s: float, view: ClusterView) -> None:
-        """Lead and follow no more, and say so in the state."""
+        """Stop leading and following, and record the halt in the state."""
         self.resign()
         self.unfollow()
         state = halted(view.state, self.contested_epoch, self.highest_epoch)
@@ -253,9 +257,12 @@ class ClusterNode(Node):
         self._register(now_s)
 
     def coming_identity(self, view: ClusterView) -> Identity:
-        """The identity with the epoch and the revision that `cluster_read` of this view may give
-        it. They may be stored before that: no broker that is out of the ISR in a view has what
-        others lack, whether this broker counts it or not."""
+        """Return the identity with the epoch and revision that `cluster_read` of this view may
+        store.
+
+        They may be stored before: a broker outside the ISR in a view has nothing that others lack,
+        whether this broker counts it or not.
+        """
         state, leader = view.state, self.leader
         shrinks = leader is not None and not leader.isr.members <= state.isr
         begins = state.leader == self.incarnation and state.epoch > self._led_epoch
@@ -263,18 +270,19 @@ class ClusterNode(Node):
         return Identity(highest_epoch=state.epoch, counted_revision=revision)
 
     def holds_key(self, view: ClusterView) -> bool:
-        """Whether the key `leader` is on the very lease that this process has now.
+        """Whether the key `leader` is on the current lease of this process.
 
-        It may be on an earlier one of this process, which ends by itself.
+        The key may be on an earlier lease of the same process; that lease will expire.
         """
         return self.lease is not None and view.leader_lease == self.lease.lease_id
 
     def _begin(self, now_s: float, view: ClusterView) -> None:
-        """The state names this process as leader of a new epoch."""
+        """Lead if possible: the state names this process as leader of a new epoch."""
         state = view.state
         newest = state.epoch >= self.highest_epoch
         if self.identity.in_doubt and not self._bids_in_doubt:
-            # It stood, or was handed the lead, before it found that something is missing.
+            # This broker stood for election, or was handed the lead, before it found that messages
+            # are missing.
             self._led_epoch = state.epoch
             self._give_lease_up()
         elif newest and self.holds_lease(now_s) and self.holds_key(view):
@@ -285,7 +293,7 @@ class ClusterNode(Node):
             self._led_epoch = state.epoch
 
     def _take_place(self, now_s: float, view: ClusterView) -> None:
-        """Leave, stand for election, follow, or wait."""
+        """Leave the ISR, stand for election, follow, or wait."""
         state = view.state
         listed = self._listed(state.isr)
         doubtful = self.identity.in_doubt or self.member not in listed or self._returns(view)
@@ -299,15 +307,16 @@ class ClusterNode(Node):
             self._follow(view)
 
     def _returns(self, view: ClusterView) -> bool:
-        """Whether this run has to enter the ISR anew, as another broker leads. An older copy of the
-        directory has the nonce of an earlier run, and is no member."""
+        """Whether this run has to enter the ISR anew, because another broker leads. An older copy
+        of the directory has the nonce of an earlier run, and is not a member."""
         return self.identity.nonce not in self._made_nonces and not self._leader_is_gone(view)
 
     def _listed(self, members: frozenset[Member]) -> frozenset[Member]:
         return frozenset(member for member in members if member.broker_id == self.broker_id)
 
     def _leader_is_gone(self, view: ClusterView) -> bool:
-        """Whether no broker has the leader's lease, or only an earlier leadership of this one."""
+        """Whether no broker holds the leader's lease, or only an earlier leadership of this broker
+        does."""
         return view.leader is None or view.leader.broker_id == self.broker_id
 
     def _stand(self, now_s: float, view: ClusterView) -> None:
@@ -327,15 +336,16 @@ class ClusterNode(Node):
             self._campaign(now_s, view, elected_alone(view, self._info(self.lease.lease_id)))
 
     def may_be_elected(self, state: ClusterState) -> bool:
-        """Only a member of the ISR, with the directory that it entered with."""
+        """Whether this broker is a member of the ISR, with the directory with which it entered."""
         return self.member in state.isr
 
     def _prepare_recovery(self, view: ClusterView) -> bool:
-        """Whether the ISR is empty, all its former members have reported, and this one has most.
-        Its logs then begin where the latest of theirs does."""
+        """Whether the ISR is empty, all its former members have reported, and this one has most
+        messages. If so, raises the log starts of this directory to the highest start that any of
+        them reported."""
         mine = view.members.get(self.broker_id)
         if view.state.isr or mine is None or mine.incarnation != self.incarnation:
-            return False  # What an earlier run said may be more than there is now.
+            return False  # An earlier run may have reported more than there is now.
         reaches = last_counted(view.state.kept, view.members)
         if reaches is None or not is_to_lead(reaches, self.member):
             return False
@@ -346,8 +356,8 @@ class ClusterNode(Node):
         return True
 
     def _outwait_isr(self, now_s: float, view: ClusterView) -> bool:
-        """Count for how long no member of the ISR has been there; returns whether that is as long
-        as a lease, so that another broker may lead."""
+        """Measure how long no member of the ISR has been registered. Returns whether that is as
+        long as a lease, so that another broker may lead (unclean election)."""
         live = {info.member for info in view.members.values()}
         if view.state.isr & live or not self.settings.unclean:
             self._orphaned_s = None
@@ -369,7 +379,8 @@ class ClusterNode(Node):
             self.effects.append(Transact(view.state_revision, state))
 
     def _begin_transaction(self, now_s: float, view: ClusterView) -> bool:
-        """Note a transaction on this revision; false where an earlier one may still be answered."""
+        """Record a transaction on this revision. Returns false if an earlier one may still be
+        answered."""
         revision, sent_s = self._transacted
         if revision == view.state_revision and now_s - sent_s < self.settings.answer_within_s:
             return False
@@ -377,14 +388,14 @@ class ClusterNode(Node):
         return True
 
     def _renew_nonce(self, state: ClusterState) -> None:
-        """A member has one nonce for one stay in the ISR."""
+        """Make a new nonce unless this stay in the ISR has one: a member has one nonce per stay."""
         if self.member in state.isr:
             self._fresh_nonce = False
         elif not self._fresh_nonce:
             self.unfollow()
             nonce = self._made_nonce()
             entered = self.identity._replace(nonce=nonce, next_nonce=0, in_doubt=False)
-            # What it counted as a leader was said by the member that it was.
+            # The counted revision belongs to the member with the old nonce.
             self.remember(entered._replace(counted_revision=0))
             self._fresh_nonce = True
 
@@ -394,10 +405,10 @@ class ClusterNode(Node):
         return nonce
 
     def _entered_anew(self, state: ClusterState) -> ClusterState:
-        """`state`, in which this broker is in the ISR with a nonce of this run.
+        """Return `state` with this broker in the ISR under a nonce of this run.
 
-        The directory keeps the new nonce beside the old one before any state names it, as it is not
-        known whether this state will be there.
+        The directory stores the new nonce beside the old one before any state names it, as it is
+        unknown whether this state will be accepted.
         """
         identity = self.identity
         if identity.nonce in self._made_nonces or self.member not in state.isr:
@@ -421,14 +432,14 @@ class ClusterNode(Node):
             leader.broker_id,
             state.epoch,
         ):
-            # That bid was lost; a leader may hand over to this one.
+            # The bid was lost. A leader may still hand over to this broker.
             self._bids_with_loss = self._bids_in_doubt = False
             self.follow(leader.broker_id, state.epoch)
 
     # Leaving the lead.
 
     def resign(self) -> None:
-        """Lead no more, and let the lease go that says so."""
+        """Stop leading, and revoke the lease that stands for it."""
         if self.leader is not None:
             self._give_lease_up()
         super().resign()
@@ -440,12 +451,13 @@ class ClusterNode(Node):
 
     def hand_over(self, now_s: float, broker_id: int) -> None:
         super().hand_over(now_s, broker_id)
-        self._hand_over_if_done(now_s)  # It may have everything already.
+        self._hand_over_if_done(now_s)  # The other broker may already have everything.
 
     def log_failed(self) -> None:
-        """A log refuses what comes, and may lack what it had: a sync failed, or a write.
+        """Handle a failed sync or write: a log refuses appends, and may lack messages that it had.
 
-        As a member of the ISR this broker leaves it, if another member is there.
+        If this broker is a member of the ISR, it leaves the ISR, provided that another member is
+        there.
         """
         view = self.view
         if view is None or self.identity.in_doubt or self.member not in view.state.isr:
@@ -456,20 +468,20 @@ class ClusterNode(Node):
             self.resign()
 
     def damaged(self) -> None:
-        """As a leader: let another member of the ISR lead, if one is there."""
+        """As leader, let another member of the ISR lead, if one is there."""
         if self.leader is not None:
             self.log_failed()
         super().damaged()
 
     def _leave_damaged(self) -> None:
-        """Follow again as another member: a log is cut only once no ISR counts on it."""
+        """Follow again as a new member: a log is truncated only once no ISR counts on it."""
         self._fresh_nonce = False
         if self.follower is not None:
-            self.follower.leave()  # The leader would take it into the ISR again.
+            self.follower.leave()  # Otherwise the leader would admit it to the ISR again.
         self.unfollow()
 
     def hand_over_now(self, now_s: float, connection: Connection, member: Member) -> None:
-        """Make `member` the leader, in one transaction, and stop before sending it."""
+        """Make `member` the leader in one transaction, and stop leading before it is sent."""
         view, leader = self.view, self.leader
         if view is None or leader is None or leader.isr.change is not None:
             return

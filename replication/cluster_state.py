@@ -1,7 +1,8 @@
-"""The state of a cluster, as etcd keeps it, and the changes that it may go through.
+"""The state of a cluster, as etcd stores it, and the changes that may be made to it.
 
-Each change is a transaction that holds only if the state still has the revision at which it was
-read. So of two changes from one state one happens, and a change that comes late does nothing.
+Each change is a transaction that succeeds only if the state still has the revision at which it was
+read. So of two changes to one state only one succeeds, and a change that arrives late has no
+effect.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,110 +14,111 @@ from .settings import Incarnation, Member
 
 
 class ReplicaExtent(NamedTuple):
-    """What a directory has, as long as its logs do not change."""
+    """The extent of a directory's logs, valid as long as the logs do not change."""
 
     counted_revision: int
     logs: tuple[tuple[Partition, int, int], ...]
     """(partition, log end offset, log start offset)"""
     history_lost: bool = False
-    """Whether it is not known of some log in which epochs its messages were written: others have to
-    copy that log anew."""
+    """Whether some log has lost the epochs of its messages. Other brokers have to copy such a log
+    anew."""
 
 
 class Kept(NamedTuple):
-    """A member that is out of the ISR, and whose logs may be needed yet."""
+    """A member that left the ISR, and whose logs may still be needed."""
 
     member: Member
     revision: int
-    """The last at which it was in the ISR."""
+    """Last revision at which the member was in the ISR."""
 
 
 class Halt(NamedTuple):
-    """Why no broker leads until a person has made the state anew."""
+    """Why no broker leads until an operator has made the state anew."""
 
     contested_epoch: int
-    """The epoch that two brokers led in; `NO_EPOCH` where etcd went back to an older state."""
+    """Epoch in which two brokers led; `NO_EPOCH` where etcd was restored to an older state."""
 
 
 class ClusterState(NamedTuple):
-    """The key `state`."""
+    """Value of the key `state`."""
 
     epoch: int
     leader: Incarnation | None
     isr: frozenset[Member]
     kept: frozenset[Kept] = frozenset()
-    """Members that went out of the ISR since the last leader was in service: in doubt, without a
-    lease at an election, or too late. Each keeps its logs as they are, until a leader is in
-    service and says so. Where all of the ISR turn out to be in doubt, these are asked too."""
+    """Members that left the ISR since a leader was last in service: in doubt, without a lease at an
+    election, or too far behind. Each keeps its logs unchanged until a leader in service releases
+    it. If all of the ISR turn out to be in doubt, the extents of these members count too."""
     least_epoch: int = 0
-    """No lower one may begin: some broker knows the epochs below, which etcd may not."""
+    """Lowest epoch that may begin. Some broker knows the epochs below, which etcd may not know."""
     settled_epoch: int = NO_EPOCH
-    """Whose messages count in the epochs up to this one was said when the state was made: those of
-    the directory that it was made for."""
+    """Up to this epoch the owner of messages is settled: an operator made the state for one
+    directory, whose messages count."""
     halt: Halt | None = None
 
     def without(self, members: frozenset[Member], revision: int) -> "ClusterState":
-        """This state, read at `revision`, when `members` go out of the ISR."""
+        """Return this state, read at `revision`, with `members` moved from the ISR to the kept
+        members."""
         kept = {Kept(member, revision) for member in members}
         return self._replace(isr=self.isr - members, kept=self.kept | kept)
 
     def removed(self, broker_id: int) -> "ClusterState":
-        """This state without a broker that a person has taken out for good."""
+        """Return this state without a broker that an operator removed for good."""
         return self._replace(
             isr=frozenset(one for one in self.isr if one.broker_id != broker_id),
             kept=frozenset(one for one in self.kept if one.member.broker_id != broker_id),
         )
 
     def keeps(self, member: Member) -> bool:
-        """Whether a member's logs may be needed as they are."""
+        """Whether a member's logs may be needed unchanged."""
         return any(kept.member == member for kept in self.kept)
 
 
 class RequestState(NamedTuple):
-    """What was known when a request to etcd was sent. An answer that is older says that etcd went
-    back to an earlier state."""
+    """What a broker knew when it sent a request to etcd. An older answer shows that etcd was
+    restored to an earlier state."""
 
     revision: int
-    """The latest one of etcd that was read."""
+    """Latest revision of etcd that the broker had read."""
     state_revision: int
-    """Of the last change of the state that was read."""
+    """Revision of the last change of the state that the broker had read."""
     epoch: int
-    """The highest one that the directory had seen."""
+    """Highest epoch that the directory had seen."""
     counted_revision: int
-    """`Identity.counted_revision`"""
+    """`Identity.counted_revision` of the directory."""
 
 
 class MemberInfo(NamedTuple):
-    """A key `members/ID`, on the lease of its broker."""
+    """Value of a key `members/ID`, which is on the lease of its broker."""
 
     incarnation: Incarnation
     member: Member
     highest_epoch: int
     lease_id: int
     reach: ReplicaExtent | None
-    """Only of members in doubt and of those kept for recovery, whose logs do not change; and only
-    if it is known."""
+    """Extent of the logs, if it is known; only of members in doubt and of kept members, whose logs
+    do not change."""
 
 
 class ClusterView(NamedTuple):
-    """Everything under `/horolog/NAME/`, read at one moment."""
+    """Everything under `/horolog/NAME/`, read at one revision."""
 
     revision: int
-    """Of etcd at that moment."""
+    """Revision of etcd at the time of the read."""
     state: ClusterState
     state_revision: int
-    """Of the last change of `state`."""
+    """Revision of the last change of `state`."""
     leader: Incarnation | None
-    """The key `leader`, which is there as long as the leader's lease."""
+    """Value of the key `leader`, which exists as long as the leader's lease."""
     leader_revision: int
-    """Of its last change; 0 without the key."""
+    """Revision of the last change of the key `leader`; 0 without the key."""
     leader_lease: int
-    """Which lease it is on; 0 without the key."""
+    """Lease that the key `leader` is on; 0 without the key."""
     members: Mapping[int, MemberInfo]
 
 
 def reach(directory: Directory) -> ReplicaExtent:
-    """What a directory has now."""
+    """Return the extent of a directory's logs now."""
     logs = sorted(directory.logs.items())
     return ReplicaExtent(
         directory.identity.counted_revision,
@@ -131,9 +133,11 @@ def _whole_end(log: PartitionLog) -> int:
 
 
 def elected(view: ClusterView, winner: MemberInfo) -> ClusterState:
-    """The state when a member of the ISR wins: members without a live lease are out of it.
+    """Return the state after a member of the ISR has won. Members without a live lease leave the
+    ISR.
 
-    They are kept. The request may come late, when the winner has lost what they have.
+    They become kept members: the request may be applied late, when the winner has lost messages
+    that they have.
     """
     live = {info.member for info in view.members.values()} | {winner.member}
     state = view.state.without(view.state.isr - live, view.state_revision)
@@ -141,9 +145,9 @@ def elected(view: ClusterView, winner: MemberInfo) -> ClusterState:
 
 
 def elected_alone(view: ClusterView, winner: MemberInfo) -> ClusterState:
-    """The state when a broker wins whose log counts from now on, whatever others have.
+    """Return the state after a broker has won whose log counts from now on, whatever others have.
 
-    They are kept all the same, as in `elected`.
+    The others become kept members, as in `elected`.
     """
     state = view.state.without(view.state.isr - {winner.member}, view.state_revision)
     return state._replace(
@@ -155,13 +159,14 @@ def elected_alone(view: ClusterView, winner: MemberInfo) -> ClusterState:
 
 
 def epoch_above(view: ClusterView, own_highest: int) -> int:
-    """An epoch above all that the state and the members know."""
+    """Return an epoch above all epochs that the state and the members know."""
     known = [info.highest_epoch for info in view.members.values()]
     return max(view.state.epoch, own_highest, view.state.least_epoch - 1, *known) + 1
 
 
 def halted(state: ClusterState, contested_epoch: int, highest_epoch: int) -> ClusterState:
-    """The state in which no broker leads, for a broker that knows epochs up to `highest_epoch`."""
+    """Return the halted state, made by a broker that knows epochs up to `highest_epoch`. No broker
+    leads in it."""
     least = max(state.least_epoch, highest_epoch + 1)
     halt = state.halt
     if halt is None or halt.contested_epoch == NO_EPOCH:
@@ -170,7 +175,7 @@ def halted(state: ClusterState, contested_epoch: int, highest_epoch: int) -> Clu
 
 
 def left_in_doubt(view: ClusterView, broker_id: int) -> ClusterState:
-    """The state when a member that may have lost something takes itself out."""
+    """Return the state after a member that may have lost messages has left the ISR."""
     mine = {member for member in view.state.isr if member.broker_id == broker_id}
     return view.state.without(frozenset(mine), view.state_revision)
 
@@ -178,12 +183,12 @@ def left_in_doubt(view: ClusterView, broker_id: int) -> ClusterState:
 def last_counted(
     kept: Collection[Kept], members: Mapping[int, MemberInfo]
 ) -> dict[Member, ReplicaExtent] | None:
-    """What each member of the ISR has that a leader counted last; `None`: not all have
-    reported.
+    """Return the extents of the members of the last ISR that a leader counted; `None` if not all
+    kept members have reported.
 
-    Each of them had everything that was committed, until it lost something. One that went out of
-    the ISR before, and whose leader knew that, may lack what was committed afterwards, and may have
-    what never was.
+    Each of them had everything that was committed, until it lost messages. A member that left the
+    ISR before, with the leader's knowledge, may lack messages committed later, and may have
+    messages that never were.
     """
     reported = {info.member: info.reach for info in members.values() if info.reach is not None}
     if not all(it.member in reported for it in kept):
@@ -193,11 +198,11 @@ def last_counted(
 
 
 def is_to_lead(reaches: Mapping[Member, ReplicaExtent], member: Member) -> bool:
-    """Whether none has more than `member` in any partition, and no other has as much that can say
-    more of its epochs.
+    """Whether no member has more than `member` in any partition, and no member with as much knows
+    its epochs where `member` does not.
 
-    All began with the same, so ends say who has more. Epochs do not: a leader may have committed
-    messages of earlier epochs only.
+    All logs began alike, so their ends tell which has more. Epochs do not: a leader may have
+    committed messages of earlier epochs only.
     """
     if member not in reaches or not _has_most(reaches, member):
         return False
@@ -214,7 +219,8 @@ def _has_most(reaches: Mapping[Member, ReplicaExtent], member: Member) -> bool:
 
 
 def latest_starts(reaches: Mapping[Member, ReplicaExtent]) -> dict[Partition, int]:
-    """Where these logs begin, at the latest: a leader let go what is below."""
+    """Return the highest log start of each partition among these logs: a leader removed what is
+    below."""
     starts: dict[Partition, int] = {}
     for each in reaches.values():
         for partition, _, start in each.logs:

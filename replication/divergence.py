@@ -1,7 +1,7 @@
-"""Where a follower's log leaves the leader's.
+"""The offset at which a follower's log diverges from the leader's.
 
-Two logs that have the same epoch at one offset are equal up to there, because in each epoch only
-one broker gives out offsets.
+Two logs that have the same epoch at one offset are equal up to that offset, because only one broker
+assigns offsets in an epoch.
 """
 
 from bisect import bisect_right
@@ -11,10 +11,10 @@ from ..storage.log.epoch_history import EpochEnd, EpochHistory
 
 
 def agrees(history: EpochHistory, log_end_offset: int, end: int, epoch: int) -> bool:
-    """Whether a log that ends at `end` with a message of `epoch` is a beginning of this one."""
+    """Whether a log that ends at `end`, with a last message of `epoch`, is a prefix of this log."""
     starts = history.starts
     found = len(starts)
-    if not found or starts[-1].epoch != epoch:  # It nearly always is the last one.
+    if not found or starts[-1].epoch != epoch:  # Nearly always the last epoch.
         found = bisect_right(starts, epoch, key=attrgetter("epoch"))
         if not found or starts[found - 1].epoch != epoch:
             return False
@@ -25,10 +25,11 @@ def agrees(history: EpochHistory, log_end_offset: int, end: int, epoch: int) -> 
 
 
 def cut_to(history: EpochHistory, log_end_offset: int, answer: EpochEnd) -> int:
-    """Where a follower with this history cuts its log at the leader's `answer`.
+    """Return the offset at which a follower with this history truncates its log, given the leader's
+    `answer`.
 
-    The smaller one of where the leader's epoch ends and where the follower's own epochs up to that
-    one end, which may be below its log start. It asks again afterwards: its last epoch may be one
-    that the leader does not have.
+    This is the smaller of two ends: that of the leader's epoch, and that of the follower's epochs
+    up to the same one. It may be below the follower's log start. The follower asks again after the
+    truncation, because its last epoch may still be one that the leader does not have.
     """
     return min(answer.end_offset, history.end_of(answer.epoch, 0, log_end_offset).end_offset)

@@ -1,7 +1,8 @@
-"""What the state machines want done. The driver does it, and reports what came of it as an event.
+"""Effects: what the state machines want done. The driver carries them out and reports the results
+as events.
 
-An effect that cannot be done (etcd not to be reached, a connection gone) may be dropped: everything
-is wanted again after `answer_within_s`.
+The driver may drop an effect that it cannot carry out (etcd unreachable, connection closed): each
+is requested again after `answer_within_s`.
 """
 
 from collections.abc import Hashable
@@ -14,40 +15,41 @@ from .partition_log import Partition
 
 Connection = Hashable
 Token = Hashable
-"""Whatever the driver calls a client's request by."""
+"""The driver's handle for a waiting client request."""
 
 
 class Connect(NamedTuple):
-    """Open a connection to a broker; then `Node.connected`."""
+    """Open a connection to a broker, then call `Node.connected`."""
 
     broker_id: int
 
 
 class Close(NamedTuple):
-    """Close a connection; nothing that still comes from it is to be delivered."""
+    """Close a connection. Messages that still arrive on it must not be delivered."""
 
     connection: Connection
 
 
 class Send(NamedTuple):
-    """Send a message."""
+    """Send a message on a connection."""
 
     connection: Connection
     message: FromFollower | FromLeader
 
 
 class SyncLog(NamedTuple):
-    """Sync a log up to its end; then `Node.synced`."""
+    """Sync a log up to its end, then call `Node.synced`."""
 
     partition: Partition
 
 
 class Remind(NamedTuple):
-    """Call `Node.reminded` a few milliseconds from now, once however often it was wanted."""
+    """Call `Node.reminded` once, a few milliseconds from now, however often this effect was
+    requested."""
 
 
 class Outcome(Enum):
-    """Result of a client's request; one that failed has an error code of Kafka."""
+    """Result of a client's request. The value of a failure is the name of Kafka's error code."""
 
     DONE = "done"
     NOT_LEADER = "NOT_LEADER_FOR_PARTITION"
@@ -56,49 +58,51 @@ class Outcome(Enum):
 
 
 class Answer(NamedTuple):
-    """Answer a client."""
+    """Answer a client's request."""
 
     token: Token
     outcome: Outcome
 
 
 class ReadCluster(NamedTuple):
-    """Read everything, linearizably; then `Node.cluster_read`."""
+    """Read the whole cluster state from etcd, linearizably, then call `Node.cluster_read`."""
 
 
 class GrantLease(NamedTuple):
-    """Get a new lease; then `Node.lease_granted` with the time of asking."""
+    """Get a new lease, then call `Node.lease_granted` with the time of the request."""
 
     asked_s: float
 
 
 class RenewLease(NamedTuple):
-    """Renew a lease; then `Node.lease_renewed` with the time of asking, or `Node.lease_lost`."""
+    """Renew a lease, then call `Node.lease_renewed` with the time of the request, or
+    `Node.lease_lost`."""
 
     lease_id: int
     asked_s: float
 
 
 class RevokeLease(NamedTuple):
-    """End a lease; what comes of it is of no interest."""
+    """Revoke a lease; the result is not reported."""
 
     lease_id: int
 
 
 class Register(NamedTuple):
-    """Put `members/ID` on a lease."""
+    """Put the key `members/ID` on a lease."""
 
     lease_id: int
     info: MemberInfo
 
 
 class Transact(NamedTuple):
-    """Put `state` if it has `state_revision`; then `Node.cluster_read`, whatever the outcome."""
+    """Put the key `state` if it is still at `state_revision`, then call `Node.cluster_read`
+    whatever the outcome."""
 
     state_revision: int
     state: ClusterState
     lead_on_lease: int | None = None
-    """Put `leader` too, on this lease, if it has `leader_revision` still."""
+    """Also put the key `leader` on this lease, if that key is still at `leader_revision`."""
     leader_revision: int = 0
 
 

@@ -1,7 +1,8 @@
 """Which broker led in which epoch. An epoch belongs to one broker; two owners are a conflict.
 
-etcd may go back to an older state while a broker that knows a later epoch is down. Another broker
-is then elected into that epoch, and its messages would pass for those of the first one.
+etcd may be restored to an older state while a broker that knows a later epoch is down. Another
+broker may then be elected into that same epoch, and its messages would be taken for those of the
+first owner.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,20 +16,22 @@ Owners = Mapping[int, Member]
 
 
 def first_conflict(own: Owners, other: Owners, settled_epoch: int) -> int | None:
-    """The first epoch above `settled_epoch` that has another owner in `other` than in `own`."""
+    """Return the lowest epoch above `settled_epoch` whose owner differs between `own` and
+    `other`."""
     common = own.keys() & other.keys()
     return min((e for e in common if e > settled_epoch and own[e] != other[e]), default=None)
 
 
 def merged(own: Owners, leader: Owners, most: int) -> dict[int, Member]:
-    """The owners that a follower knows once it goes by its leader: of the newest `most` epochs."""
+    """Return the owners that a follower knows after it has accepted those of its leader: the newest
+    `most` epochs."""
     conflict = first_conflict(own, leader, -1)
     agreed = {e: member for e, member in own.items() if conflict is None or e < conflict}
     return dict(sorted((agreed | dict(leader)).items())[-most:])
 
 
 def cut_before(log: PartitionLog, epoch: int) -> bool:
-    """Remove the messages of `epoch` and of those after it; whether there were any."""
+    """Remove the messages of `epoch` and of later epochs. Returns whether there were any."""
     starts = [each.start_offset for each in log.epochs.starts if each.epoch >= epoch]
     if not starts:
         return False

@@ -1,4 +1,5 @@
-"""A follower of one leader in one epoch: copies, cuts where it left the leader, confirms."""
+"""A follower of one leader in one epoch: it copies, truncates where its log diverged, and
+confirms."""
 
 from collections.abc import Callable
 
@@ -20,7 +21,7 @@ from .settings import Member, ReplicationSettings
 
 
 class Follower:
-    """Follows until it is dropped; connects again by itself."""
+    """A follower, from its creation until it is dropped. It reconnects by itself."""
 
     def __init__(
         self,
@@ -31,33 +32,36 @@ class Follower:
         effects: list[Effect],
         begins_anew: Callable[[], None],
     ) -> None:
-        """`begins_anew` is called before a log is emptied that is copied again from its start."""
+        """`begins_anew` is called before a log is emptied to be copied again from its start."""
         self.leader_id = leader_id
         self.epoch = epoch
-        """`NO_EPOCH` until the leader says it, where a person chose whom to follow."""
+        """Epoch that is followed; `NO_EPOCH` until the leader reports it, where an operator chose
+        the leader."""
         self.connection: Connection | None = None
         self._directory = directory
         self._settings = settings
         self._effects = effects
         self._begins_anew = begins_anew
         self._asked_s: float | None = None
-        """When something was asked for that is not answered yet."""
+        """When the pending request (a connection, a hello or a fetch) was sent; `None` without
+        one."""
         self._welcomed = self._ever_welcomed = False
         self._fetching = False
         self._ahead = False
-        """Whether more was asked for already than what is being appended."""
+        """Whether the next fetch was sent before the pending answer was appended."""
         self._stumbled = False
-        """Whether something of the last answer could not be appended."""
+        """Whether the last answer had messages that could not be appended."""
         self._damaged: set[Partition] = set()
-        """Partitions of which damaged messages were sent last."""
+        """Partitions whose last messages arrived damaged."""
         self._checks: set[Partition] = set()
-        """Those of them that the leader was asked to check on this connection."""
+        """Those of the damaged partitions that the leader was asked to check on this connection."""
         self._changed: set[Partition] = set()
         self._not_reached: set[Partition] = set()
         self._reported: set[Partition] = set()
-        """Partitions of which a position was sent on this connection."""
+        """Partitions whose position was sent on this connection."""
         self._was_cut = False
-        """Whether a log was cut on this connection, so that topics may have gone with it."""
+        """Whether a log was truncated on this connection, so that topics may have been removed with
+        it."""
 
     @property
     def member(self) -> Member:
@@ -65,18 +69,19 @@ class Follower:
 
     @property
     def has_everything(self) -> bool:
-        """Whether it has had, on this connection, all that was committed in every partition."""
+        """Whether this follower, on this connection, has received everything committed in every
+        partition."""
         directory = self._directory
         reached = self._welcomed and self._not_reached.isdisjoint(directory.logs)
         return reached and directory.complete
 
     def has_reached(self, partition: Partition) -> bool:
-        """Whether it has had, of this leader, all that was committed in a partition. It stays so
-        while the leader is gone."""
+        """Whether this follower has received everything that this leader had committed in a
+        partition. It stays true while the leader is gone."""
         return self._ever_welcomed and partition not in self._not_reached
 
     def tick(self, now_s: float) -> None:
-        """Connect, or connect again where no answer came."""
+        """Connect, or drop the connection if no answer came in time."""
         if self._asked_s is None:
             if self.connection is None:
                 self._asked_s = now_s
@@ -85,7 +90,7 @@ class Follower:
             self.drop()
 
     def connected(self, now_s: float, connection: Connection) -> None:
-        """A connection that was asked for is there."""
+        """Handle the opened connection: send the hello."""
         if self.connection is not None:
             self._effects.append(Close(connection))
             return
@@ -97,31 +102,31 @@ class Follower:
         self._effects.append(Send(connection, hello))
 
     def leave(self) -> bool:
-        """Tell the leader that this broker stops; whether there is a leader to tell."""
+        """Tell the leader that this broker stops. Returns whether there is a leader to tell."""
         if not self._welcomed or self.connection is None:
             return False
         self._say(Says.CONFIRM, [], leaving=True)
         return True
 
     def drop(self) -> None:
-        """Close the connection; what was asked for on it is asked for again on the next."""
+        """Close the connection. Unanswered requests are repeated on the next one."""
         if self.connection is not None:
             self._effects.append(Close(self.connection))
         self.closed()
 
     def closed(self) -> None:
-        """The connection is gone."""
+        """Handle the closed connection."""
         self.connection = None
         self._asked_s = None
         self._welcomed = self._fetching = self._ahead = self._stumbled = False
         self._checks.clear()
 
     def welcomed(self, now_s: float, message: ReplicateResponse) -> None:
-        """The leader is there. The directory knows its epoch by now; see `Node.learn`."""
+        """Handle the leader's welcome. The directory already knows its epoch; see `Node.learn`."""
         self.epoch = message.epoch
         for log in list(self._directory.logs.values()):
             if log.history_lost:
-                # Only now: until a leader is there, these may be the only copies.
+                # Not earlier: until a leader is there, these may be the only copies.
                 self._begins_anew()
                 log.truncate_fully(log.log_start_offset, None)
         self._give_up_damaged(message)
@@ -134,8 +139,9 @@ class Follower:
         self._fetch(now_s)
 
     def _give_up_damaged(self, message: ReplicateResponse) -> None:
-        """Cut damaged logs in front of their damage, to copy the rest from the leader. Where the
-        leader's log is damaged, too, this one may have the only good copy of some messages."""
+        """Truncate damaged logs before their damage, to copy the rest from the leader. If the
+        leader's log is damaged too, this log may have the only good copy of some messages, and is
+        kept."""
         damaged = set(map(partition_of, message.damaged))
         for partition, log in list(self._directory.logs.items()):
             if log.damaged_from is not None and partition not in damaged:
@@ -143,8 +149,8 @@ class Follower:
                 log.truncate(log.damaged_from)
 
     def _use_owners(self, message: ReplicateResponse) -> None:
-        """Give up the messages of epochs in which another member led than the leader knows: a
-        person has chosen the leader's."""
+        """Remove the messages of epochs in which, by the leader's knowledge, another member led: an
+        operator has decided for the leader's messages."""
         directory = self._directory
         leaders = owners_of(message.owners)
         owners = merged(directory.owners, leaders, MAX_LEADER_EPOCHS)
@@ -157,26 +163,25 @@ class Follower:
             directory.keep_owners(owners)
 
     def add_partition(self, partition: Partition) -> None:
-        """A partition that the leader's metadata names is there now."""
+        """Handle a new partition that the leader's metadata name."""
         if self._was_cut and partition in self._reported:
-            # It went with metadata that the leader never had, and knows nothing of that: what is
-            # on its way goes on behind messages that are gone.
+            # The partition was removed with metadata that the leader never had. The leader does not
+            # know of the removal, and what it has sent continues messages that are gone.
             self.drop()
         elif self._directory.logs[partition].history_lost:
-            self.drop()  # `welcomed` begins it anew.
+            self.drop()  # `welcomed` empties the log.
         self._reported.add(partition)
         self._not_reached.add(partition)
         self._position_changed(partition)
 
     def remove_partition(self, partition: Partition) -> None:
-        """A partition that the leader's metadata names no more is gone."""
+        """Handle the removal of a partition that the leader's metadata no longer name."""
         self._not_reached.discard(partition)
         self._changed.discard(partition)
         self._damaged.discard(partition)
 
     def ask_ahead(self, now_s: float, message: ReplicateResponse) -> None:
-        """An answer came, and is to be appended next: what is behind it is asked for before that,
-        where there is much of it."""
+        """Request the messages after an answer before it is appended, if the answer is large."""
         if message.epoch != self.epoch or not self._fetching or self._ahead or self._stumbled:
             return
         size_bytes = sum(part.stored.size_bytes for part in message.parts if part.stored)
@@ -185,12 +190,12 @@ class Follower:
             self._fetch(now_s)
 
     def extend_wait(self, now_s: float) -> None:
-        """An answer is being worked on: it is not asked for again until a full wait from now on."""
+        """Restart the wait for an answer, because the last answer is still being worked on."""
         if self._asked_s is not None:
             self._asked_s = now_s
 
     def fetched(self, now_s: float, message: ReplicateResponse) -> None:
-        """An answer came."""
+        """Handle an answer to a fetch."""
         if message.epoch != self.epoch or not self._fetching:
             return
         ahead, self._ahead = self._ahead, False
@@ -198,8 +203,8 @@ class Follower:
         self._stumbled = False
         for part in message.parts:
             if not self._welcomed:
-                return  # The connection was dropped because of a part before.
-            # Partitions that the metadata do not name yet are asked for once they do.
+                return  # An earlier part made the follower drop the connection.
+            # A partition that the metadata do not name yet is fetched once they do.
             log = self._directory.logs.get(partition_of(part))
             if log is not None:
                 self._take(log, part)
@@ -240,7 +245,7 @@ class Follower:
             self._effects.append(SyncLog(partition))
 
     def _append(self, log: PartitionLog, part: ReplicatedPart, first: int) -> None:
-        """Append to a log that ends at `first`."""
+        """Append an answer's messages to a log that ends at `first`."""
         if part.stored is None:
             return
         for one in part.epochs:
@@ -252,11 +257,12 @@ class Follower:
             self._stumbled = True
 
     def cut(self, log: PartitionLog, answer: EpochEnd, part: ReplicatedPart) -> None:
-        """Remove what the leader does not have, or everything where they have nothing in common.
+        """Remove what the leader does not have, or everything if the logs have nothing in common.
 
-        Nothing in common: the leader has no epoch as early as the follower's, or they part below
-        the follower's log start. Where they part just there the log is empty and begins where it
-        did: copied anew it would lack, for a while, what a member of the ISR has to have.
+        Nothing in common means that the leader has no epoch as early as the follower's, or that the
+        logs diverge below the follower's log start. If they diverge exactly there, the log becomes
+        empty and keeps its start: copied anew it would lack, for a while, what a member of the ISR
+        must have.
         """
         offset = cut_to(log.epochs, log.log_end_offset, answer)
         if answer.epoch == NO_EPOCH or offset < log.log_start_offset:
@@ -265,17 +271,19 @@ class Follower:
             log.truncate(offset)
 
     def _begin_anew(self, log: PartitionLog, part: ReplicatedPart) -> None:
-        """Empty a log. What it had was perhaps answered, and is not here until it is copied."""
+        """Empty a log. Its messages may have been acknowledged, and are missing here until they are
+        copied."""
         self._not_reached.add(partition_of(part))
         self._begins_anew()
         log.truncate_fully(part.log_start_offset, part.producer_state)
 
     def synced(self, partition: Partition) -> None:
-        """A log was synced."""
+        """Handle the completed sync of a log."""
         self._position_changed(partition)
 
     def _position_changed(self, partition: Partition) -> None:
-        """Say it at once where the next fetch has to wait for an answer."""
+        """Confirm the position at once if a fetch is pending; otherwise the next fetch carries
+        it."""
         if not self._welcomed or self.connection is None:
             return
         if self._fetching:
@@ -286,7 +294,7 @@ class Follower:
     def _fetch(self, now_s: float) -> None:
         if self.connection is None:
             return
-        # Once on a connection: where the leader finds nothing, it sends the same again.
+        # One check per connection: if the leader finds no damage, it sends the same messages again.
         checks = set() if self._ahead else self._damaged - self._checks
         self._checks |= checks
         positions = self._positions(self._changed | checks)
@@ -320,8 +328,8 @@ class Follower:
         found = []
         for partition in sorted(partitions):
             log = self._directory.logs.get(partition)
-            # Of a log that is damaged nothing is confirmed: a broker that lacks what was stored
-            # once is not in sync.
+            # Nothing is confirmed of a damaged log: a broker that lacks what was once stored is not
+            # in sync.
             if log is not None and log.damaged_from is None:
                 found.append(
                     ReplicaPosition(

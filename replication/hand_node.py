@@ -1,7 +1,7 @@
-"""A broker of a cluster that a person decides for: who leads is said at the command line.
+"""A broker of a cluster without etcd: an operator says at the command line which broker leads.
 
-There is no service that knows the ISR, so the leader keeps it in its own directory, and what may be
-promised is what all brokers have.
+No service knows the ISR, so the leader stores it in its own directory, and only what all brokers
+have is certain to survive.
 """
 
 from collections.abc import Callable
@@ -18,23 +18,23 @@ from .partition_log import Directory
 from .settings import Incarnation, Member, ReplicationSettings
 
 EPOCHS_APART: Final = 1000
-"""Epochs of one broker are this far apart, beginning with its id, which must be below: two people
-who promote two brokers at once give them two epochs."""
+"""Distance between two epochs of one broker. Each is a multiple of this plus the broker's id, which
+must be smaller: two operators who promote two brokers at once create two different epochs."""
 
 
 LEAVING_S: Final = 1.0
-"""So long a follower whose log is damaged lets its leader take it out of the ISR, before it begins
-to copy again."""
+"""Time in which the leader takes a follower with a damaged log out of the ISR, before the follower
+copies the log again."""
 
 
 def next_epoch(highest_epoch: int, broker_id: int) -> int:
-    """The first epoch of a broker above all that it has seen."""
+    """Return the lowest epoch of a broker above all that it has seen."""
     first = max(highest_epoch, 0) // EPOCHS_APART * EPOCHS_APART + broker_id
     return first if first > highest_epoch else first + EPOCHS_APART
 
 
 class HandNode(Node):
-    """Follows the broker that a person chose, or leads."""
+    """A broker that leads, or follows the leader that an operator chose."""
 
     def __init__(
         self,
@@ -49,14 +49,14 @@ class HandNode(Node):
         brokers: int,
         create: bool = False,
     ) -> None:
-        """`follows`: the leader that was given with `--follow`. `brokers`: how many there are.
+        """`follows`: the leader given with `--follow`. `brokers`: number of brokers in the cluster.
 
         `create`: `--create-cluster`. Without it an empty directory does not lead: it may be the new
-        disk of a leader, and would begin with an epoch that there was before.
+        disk of a former leader, and would start with an epoch that existed before.
         """
         if settings.min_insync >= brokers:
-            # Followers promote themselves without a word about loss then: a topic that asks for
-            # less, which they may not know of yet, would make that untrue.
+            # With this many, followers can be promoted without a warning about loss. That would be
+            # wrong if a topic that they do not know of yet required fewer.
             settings = settings._replace(least_min_insync=settings.min_insync)
         super().__init__(
             *(directory, incarnation, settings, new_number),
@@ -67,19 +67,20 @@ class HandNode(Node):
         last = self.highest_epoch
         own = not self.identity.nonce or last % EPOCHS_APART == self.broker_id
         self.newer_epoch = last != NO_EPOCH and not own
-        """Whether another broker led after this one, which is not to lead by itself."""
+        """Whether another broker led after this one. If so, this broker does not lead by itself."""
         self._revision = 0
         empty = not self.identity.nonce
         leads = follows is None and (create or not empty)
         self.confirmed_by: set[int] | None = set() if leads else None
-        """Brokers that said that there is no newer epoch, until this one leads. All have to say it,
-        in the ISR or not: a broker that was promoted meanwhile says something else, or nothing."""
+        """Brokers that confirmed that there is no newer epoch; `None` once this broker leads. All
+        brokers have to confirm, in the ISR or not: one that was promoted meanwhile denies it, or
+        does not answer."""
         self._create = create
         self._leaves_damaged = False
         self._left_s: float | None = None
         """Since when the leader knows that this follower leaves the ISR because of damage."""
         if empty:
-            # It has nothing yet, so it lacks what others were answered.
+            # The directory is empty, so it lacks messages that were acknowledged.
             self.remember(self.identity._replace(nonce=new_number(), in_doubt=not leads))
         if follows is not None:
             self.remember(self.identity._replace(nonce=new_number()))
@@ -97,7 +98,7 @@ class HandNode(Node):
         self._follow_again(now_s)
 
     def _begin(self, now_s: float, record: frozenset[Member]) -> None:
-        """Lead, in an epoch that no other broker can give itself."""
+        """Lead, in an epoch that no other broker can choose."""
         self.confirmed_by = None
         epoch = next_epoch(self.highest_epoch, self.broker_id)
         others = {member for member in record if member.broker_id != self.broker_id}
@@ -107,7 +108,8 @@ class HandNode(Node):
         self.lead(now_s, InSyncReplicas(state, self._revision), epoch)
 
     def _decide(self) -> None:
-        """Changes of the ISR are this broker's own: kept first, counted then."""
+        """Apply this leader's changes of the ISR without etcd: they are stored first, then
+        counted."""
         wanted = [effect for effect in self.effects if isinstance(effect, Transact)]
         if not wanted:
             return
@@ -118,10 +120,10 @@ class HandNode(Node):
             self._revision += 1
             self.leader.state_read(state, self._revision)
 
-    # What others say.
+    # Messages from other brokers.
 
     def learn(self, epoch: int) -> None:
-        """The same broker is followed, in whatever epoch it leads by now."""
+        """Follow the same broker on, in the epoch in which it leads now."""
         followed = self.follower
         super().learn(epoch)
         if followed is not None and self.follower is None:
@@ -137,7 +139,7 @@ class HandNode(Node):
         self._decide()
 
     def from_leader(self, now_s: float, connection: Connection, message: FromLeader) -> None:
-        # Before the message: what comes with it is not there yet.
+        # Before the message: the partitions that it adds are not copied yet.
         self._caught_up()
         super().from_leader(now_s, connection, message)
 
@@ -162,16 +164,17 @@ class HandNode(Node):
             super()._leave_damaged()
 
     def copy_begins_anew(self) -> None:
-        """Until it is copied, this broker may lack what was answered."""
+        """Record that this broker may lack acknowledged messages until the log is copied."""
         if not self.identity.in_doubt:
             self.remember(self.identity._replace(in_doubt=True))
 
-    # What a person says.
+    # Commands of an operator.
 
     def promote(self, now_s: float, *, accept_loss: bool = False) -> str | None:
-        """Lead from now on, without the old leader's answer; or why not.
+        """Lead from now on, without the old leader's consent. Returns why not, or `None`.
 
-        Nothing answered is lost only where it was answered when all brokers had it.
+        No acknowledged message is lost only if messages were acknowledged when all brokers had
+        them.
         """
         if self.leader is not None:
             return None
@@ -185,7 +188,7 @@ class HandNode(Node):
         return None
 
     def why_not_promote(self) -> str | None:
-        """Why messages may be lost if this broker leads, if they may."""
+        """Return why messages may be lost if this broker leads; `None` if none can be."""
         if self.identity.in_doubt:
             return "this broker has not caught up since it may have lost something"
         if self.settings.min_insync < self.brokers:
@@ -196,15 +199,15 @@ class HandNode(Node):
         return None
 
     def lead_alone(self, now_s: float) -> None:
-        """Lead although not all others have confirmed: `--alone`."""
+        """Lead although not all other brokers have confirmed (`--alone`)."""
         if self.leader is None and self.confirmed_by is not None:
             self._begin(now_s, frozenset())
 
     def hand_over_now(self, now_s: float, connection: Connection, member: Member) -> None:
-        """Stop, say so, and follow who leads from now on."""
+        """Stop leading, tell `member` that it leads, and follow it."""
         if self.leader is None:
             return
-        # The connection closes with `stop`; what was sent on it before arrives first.
+        # `resign` closes the connection; messages sent on it before still arrive.
         handed_over = ReplicateResponse(
             answers=Answers.HANDED_OVER, epoch=self.leader.epoch, broker_id=self.broker_id
         )

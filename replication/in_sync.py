@@ -7,10 +7,10 @@ from .settings import Member
 class InSyncReplicas:
     """The ISR of one epoch.
 
-    A change is sent as a transaction on the revision at which the state was read. Until the state
-    is read at a later revision it is not known whether it happened, or will yet: the request may
-    be on its way. Until then both the old and the new members count. Reading the old state again
-    proves nothing.
+    A change is sent to etcd as a transaction on the revision at which the state was read. Until the
+    state is read at a later revision, the leader does not know whether the change happened or will
+    happen: the request may still be on its way. Until then the old and the new members all count.
+    Reading the old state again proves nothing.
     """
 
     __slots__ = ("change", "changed_s", "counted", "members", "revision", "state")
@@ -18,11 +18,11 @@ class InSyncReplicas:
     def __init__(self, state: ClusterState, revision: int) -> None:
         self.change: ClusterState | None = None
         self.changed_s = 0.0
-        """When the change was sent last."""
+        """When the change was last sent."""
         self.read(state, revision)
 
     def read(self, state: ClusterState, revision: int) -> None:
-        """The state as read back, at a later revision than that of any change sent before."""
+        """Adopt the state, read at a later revision than any change was sent on."""
         self.state = state
         self.revision = revision
         self.members: frozenset[Member] = state.isr
@@ -30,10 +30,10 @@ class InSyncReplicas:
         self.change = None
 
     def propose(self, members: frozenset[Member], now_s: float) -> ClusterState:
-        """The state with these members; from now on all of both count.
+        """Propose `members` as the ISR; from now on both the old and the proposed members count.
 
-        Who goes is kept, and let go by a later change only: this one may come late, when this
-        leader has lost what they have.
+        Members that leave are recorded as kept, and only a later change releases them: this change
+        may take effect late, when this leader has lost messages that they have.
         """
         state = self.state._replace(isr=self.members | members, kept=frozenset())
         self.change = state.without(self.members - members, self.revision)

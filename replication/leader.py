@@ -1,4 +1,4 @@
-"""The leader of one epoch: what is committed, who is in sync, what followers get."""
+"""The leader of one epoch: it commits, decides who is in sync, and answers followers."""
 
 from collections.abc import Mapping
 
@@ -25,7 +25,7 @@ from .settings import Member, ReplicationSettings
 
 
 class Leader:
-    """Leads every partition of a directory, from an election to `stop`."""
+    """The leader of every partition of a directory, from an election to `stop`."""
 
     def __init__(
         self,
@@ -45,16 +45,17 @@ class Leader:
         self._settings = settings
         self._effects = effects
         self._at_end_s = dict.fromkeys(isr.members, now_s)
-        """When a member was at the end last. A new leader gives each member the full time."""
+        """When each member was last at the log end. A new leader grants each member the full
+        time."""
         self.absent: frozenset[Member] = frozenset()
-        """Members of the ISR that are not in etcd any more."""
+        """Members of the ISR that are no longer registered in etcd."""
         self._in_sync: list[Session | None] = []
         self._recount()
         self._logs = logs
         self._reminders = Reminders(self.sessions, effects)
 
     def start(self) -> None:
-        """Begin with the logs as they are: nothing else appends to them now."""
+        """Start with the logs as they are; nothing else appends to them now."""
         for partition, log in self._logs.items():
             self._lead(partition, log)
 
@@ -67,7 +68,7 @@ class Leader:
         self._advance(partition, part)
 
     def add_partition(self, partition: Partition, log: PartitionLog) -> None:
-        """A partition that was created, or that an earlier leader created, is there now."""
+        """Lead a partition that was created, by this leader or by an earlier one."""
         self._lead(partition, log)
         for session in self.sessions.values():
             session.behind.add(partition)
@@ -77,8 +78,8 @@ class Leader:
         self._answer_followers()
 
     def remove_partition(self, partition: Partition) -> None:
-        """A partition was deleted. Producers that wait for its messages are answered that it has
-        no leader."""
+        """Stop leading a deleted partition. Waiting producers are answered that it has no
+        leader."""
         part = self.partitions.pop(partition, None)
         if part is None:
             return
@@ -89,19 +90,21 @@ class Leader:
 
     @property
     def readable(self) -> bool:
-        """Whether clients may be answered what the logs have; see `LedPartition.readable`."""
+        """Whether clients may read the logs; see `LedPartition.readable`."""
         return all(part.readable for part in self.partitions.values())
 
-    # What clients ask for.
+    # Client requests.
 
     def refusal(self, acks_all: bool, partition: Partition | None = None) -> Outcome | None:
-        """Why nothing may be appended now, if so; without a partition, to none that is there."""
+        """Return why nothing may be appended now; `None` if it may. Without `partition`, the answer
+        is for a partition that has no log."""
         if acks_all and len(self.isr.members) < self.min_insync(partition):
             return Outcome.NOT_ENOUGH_REPLICAS
         return None
 
     def min_insync(self, partition: Partition | None) -> int:
-        """How many have to be in sync for `acks=all`; the broker's value for what has no log."""
+        """Return how many members must be in sync for `acks=all`; the broker's value for a
+        partition without a log."""
         part = None if partition is None else self.partitions.get(partition)
         own = None if part is None else part.log.min_insync
         if own is None:
@@ -109,7 +112,7 @@ class Leader:
         return max(own, self._settings.least_min_insync)
 
     def begin_append(self, partition: Partition) -> None:
-        """To be called before every append."""
+        """Start this leader's epoch in the log if needed. Must be called before every append."""
         log = self.partitions[partition].log
         if log.epochs.last_epoch != self.epoch:
             log.begin_epoch(self.epoch, log.log_end_offset)
@@ -117,7 +120,7 @@ class Leader:
     def appended(
         self, partition: Partition, first_offset: int, next_offset: int, token: Token | None
     ) -> None:
-        """A set was appended. `token`: its producer waits until it is committed."""
+        """Handle an appended set. `token`: its producer waits until the set is committed."""
         for session in self.sessions.values():
             session.behind.add(partition)
             session.changed.add(partition)
@@ -126,7 +129,7 @@ class Leader:
     def await_commit(
         self, partition: Partition, first_offset: int, next_offset: int, token: Token | None
     ) -> None:
-        """As `appended`, for a set that was there before: a producer's retry."""
+        """Like `appended`, for a set that was appended before and that a producer sent again."""
         part = self.partitions[partition]
         if token is not None:
             part.await_commit(first_offset, next_offset, token)
@@ -140,8 +143,8 @@ class Leader:
         self._answer_followers()
 
     def trimmed(self, partition: Partition, token: Token | None) -> None:
-        """The log start was raised, which is never beyond the high watermark. `token`: a client
-        waits until that is so in all of the ISR."""
+        """Handle a raised log start, which is never above the high watermark. `token`: a client
+        waits until all of the ISR have raised theirs."""
         part = self.partitions[partition]
         for session in self.sessions.values():
             session.changed.add(partition)
@@ -151,9 +154,9 @@ class Leader:
         self._answer_followers()
 
     def synced(self, partition: Partition) -> None:
-        """The leader's own log was synced."""
+        """Handle the completed sync of the leader's own log."""
         part = self.partitions.get(partition)
-        if part is not None:  # It may have been deleted meanwhile.
+        if part is not None:  # The partition may have been deleted meanwhile.
             self._advance(partition, part)
             self._answer_followers()
 
@@ -169,8 +172,8 @@ class Leader:
             if of_session < synced:
                 synced = of_session
         if part.advance(end, synced) and self.sessions:
-            # It goes with the next messages. A fetch answered with it alone costs as much as one
-            # with messages, and no client waits for a follower to know it.
+            # The watermark goes with the next messages. An answer with the watermark alone costs as
+            # much as one with messages, and no client waits for a follower to know the watermark.
             for session in self.sessions.values():
                 session.moved.add(partition)
             self._reminders.want()
@@ -187,11 +190,11 @@ class Leader:
         for token in tokens:
             self._effects.append(Answer(token, outcome))
 
-    # What followers say.
+    # Messages from followers.
 
     def greeted(self, connection: Connection, hello: ReplicateRequest, owners: Owners) -> None:
-        """A follower connected. What it said on another connection does not count any more. It gets
-        the owners of all epochs."""
+        """Handle a follower's hello: drop its earlier session, and send it the owners of all
+        epochs."""
         for session in list(self.sessions.values()):
             if session.member.broker_id == hello.broker_id:
                 self._effects.append(Close(session.connection))
@@ -211,12 +214,12 @@ class Leader:
         return ReplicateResponse(answers=answers, epoch=self.epoch, broker_id=self.me.broker_id)
 
     def closed(self, connection: Connection) -> None:
-        """A connection is gone."""
+        """Handle a closed connection."""
         if self.sessions.pop(connection, None) is not None:
             self._recount()
 
     def fetched(self, now_s: float, connection: Connection, request: ReplicateRequest) -> None:
-        """A follower asks for what follows its positions."""
+        """Handle a follower's request for the messages after its positions."""
         session = self._confirmed(connection, request)
         if session is None:
             return
@@ -241,7 +244,7 @@ class Leader:
             self._reminders.want()
 
     def confirmed(self, connection: Connection, request: ReplicateRequest) -> None:
-        """A follower's positions changed."""
+        """Handle a follower's changed positions."""
         session = self._confirmed(connection, request)
         if session is not None:
             session.leaving = session.leaving or request.leaving
@@ -262,18 +265,18 @@ class Leader:
         return session
 
     def _take(self, session: Session, position: ReplicaPosition) -> None:
-        """Believe a position if the follower's log is a beginning of this one."""
+        """Accept a position as confirmed if the follower's log is a prefix of this one."""
         partition, end = partition_of(position), position.end_offset
         part = self.partitions[partition]
         log = part.log
         diverging = self.divergence(log, end, position.last_epoch)
         if diverging is not None or end > session.unsure.get(partition, end):
             session.unsure.pop(partition, None)
-        # What was found of an earlier position is not so any more.
+        # A divergence found for an earlier position no longer applies.
         session.diverging.pop(partition, None)
         if diverging is None and end >= log.log_start_offset:
             if partition not in session.ends:
-                session.changed.add(partition)  # It may know nothing of the watermark.
+                session.changed.add(partition)  # The follower may not know the watermark.
             session.ends[partition] = end
             session.synced[partition] = min(position.synced_offset, end)
             session.starts[partition] = position.log_start_offset
@@ -297,7 +300,8 @@ class Leader:
             session.sent.pop(partition, None)
 
     def divergence(self, log: PartitionLog, end: int, last_epoch: int) -> EpochEnd | None:
-        """Where a follower that ends so left this log; `None` where it did not, or is below it."""
+        """Return where a follower with this log end diverges from this log; `None` if it does not,
+        or ends below the log start."""
         if end < log.log_start_offset:
             return None
         if last_epoch == NO_EPOCH:
@@ -308,10 +312,10 @@ class Leader:
             return None
         return log.epochs.end_of(last_epoch, log.log_start_offset, log.log_end_offset)
 
-    # What followers get.
+    # Answers to followers.
 
     def reminded(self) -> None:
-        """`Remind` was carried out."""
+        """Handle the completed `Remind`."""
         for session in self._reminders.due():
             self._answer(session)
 
@@ -321,7 +325,7 @@ class Leader:
                 self._answer(session)
 
     def answer(self, broker_id: int) -> None:
-        """Answer the fetch of a follower, so that it asks again."""
+        """Answer a follower's waiting fetch, so that it fetches again."""
         for session in self.sessions.values():
             if session.member.broker_id == broker_id and session.waits:
                 self._answer(session)
@@ -339,7 +343,7 @@ class Leader:
         response.parts = parts
         self._effects.append(Send(session.connection, response))
 
-    # Who is in sync.
+    # The in-sync replicas.
 
     def _recount(self) -> None:
         by_member = {it.member: it for it in self.sessions.values()}
@@ -348,7 +352,7 @@ class Leader:
         ]
 
     def tick(self, now_s: float) -> None:
-        """Answer requests that waited long enough; propose who is in sync if that changed."""
+        """Answer fetches that waited long enough, and propose a changed ISR."""
         for session in self.sessions.values():
             asked_s = session.fetched_s if session.waits else None
             if asked_s is not None and now_s - asked_s >= self._settings.fetch_wait_s:
@@ -368,7 +372,7 @@ class Leader:
         self._recount()
 
     def wanted_isr(self, now_s: float) -> frozenset[Member]:
-        """Who is in sync now."""
+        """Return the members that are in sync now."""
         members = self.isr.members
         there = {session.member.broker_id: session.member for session in self.sessions.values()}
         leaving = {session.member for session in self.sessions.values() if session.leaving}
@@ -384,8 +388,8 @@ class Leader:
         }
         names = {member.broker_id for member in wanted}
         for session in self.sessions.values():
-            # A follower that is silent may be gone without a close, and one that cannot keep up
-            # would leave again at once: until then, nothing is committed that it lacks.
+            # A silent follower may be gone without a close, and one that cannot keep up would leave
+            # again at once; while either is in the ISR, nothing is committed that it lacks.
             last_seen_s = min(session.fetched_s or 0.0, self._at_end_s.get(session.member, 0.0))
             keeps_up = (
                 session.fetched_s is not None and now_s - last_seen_s <= self._settings.lag_max_s
@@ -397,7 +401,7 @@ class Leader:
         return frozenset(wanted)
 
     def may_join(self, session: Session) -> bool:
-        """Whether a follower has everything that this leader or one before it has answered."""
+        """Whether a follower has everything that this or an earlier leader acknowledged."""
         for partition, part in self.partitions.items():
             least = max(part.election_end, part.log.high_watermark)
             if session.ends.get(partition, -1) < least:
@@ -409,7 +413,7 @@ class Leader:
         return True
 
     def state_read(self, state: ClusterState, revision: int) -> None:
-        """The cluster's state was read, with this leader in it."""
+        """Adopt the cluster's state, which names this leader."""
         if revision == self.isr.revision:
             return
         self.isr.read(state, revision)
@@ -419,10 +423,10 @@ class Leader:
         self._answer_followers()
         for session in self.sessions.values():
             if session.leaving and session.waits and session.member not in self.isr.counted:
-                self._answer(session)  # It waits for that, and goes then.
+                self._answer(session)  # The follower waits for its removal, and then stops.
 
     def stop(self) -> None:
-        """Stop leading. All clients and followers that wait are answered."""
+        """Stop leading. All waiting clients and followers are answered."""
         for part in self.partitions.values():
             for token in part.abandon():
                 self._effects.append(Answer(token, Outcome.NOT_LEADER))

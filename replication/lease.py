@@ -1,10 +1,12 @@
-"""A broker's lease in etcd, as far as the broker may rely on it."""
+"""A broker's lease in etcd, for as long as the broker may rely on it."""
 
 
 class Lease:
-    """Counts from before it was asked for, on the boot-time clock, less a margin.
+    """A lease whose time counts from before the broker asked etcd for it, on the boot-time clock,
+    less a margin.
 
-    Once over it is over for ever, even if a renewal succeeds later: another broker may lead then.
+    A lease that has run out stays lost, even if a later renewal succeeds: another broker may lead
+    by then.
     """
 
     __slots__ = ("_margin", "_until_s", "lease_id", "lost")
@@ -16,12 +18,12 @@ class Lease:
         self._until_s = asked_s + ttl_s * (1 - margin)
 
     def holds(self, now_s: float) -> bool:
-        """Whether it can be relied on; never again once this was false."""
+        """Whether the broker may rely on the lease. Once false, it stays false."""
         if now_s >= self._until_s:
             self.lost = True
         return not self.lost
 
     def renewed(self, now_s: float, asked_s: float, ttl_s: float) -> None:
-        """etcd renewed it after `asked_s`."""
+        """Extend a lease that etcd renewed; the broker asked for the renewal at `asked_s`."""
         if self.holds(now_s):
             self._until_s = max(self._until_s, asked_s + ttl_s * (1 - self._margin))

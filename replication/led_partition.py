@@ -1,4 +1,4 @@
-"""One partition at its leader: what is committed, and who waits for it."""
+"""One partition at its leader: what is committed, and which requests wait for the commit."""
 
 from collections import deque
 from heapq import heappop, heappush
@@ -8,10 +8,12 @@ from .partition_log import PartitionLog
 
 
 class LedPartition:
-    """The high watermark is the lowest end in the ISR, and does not pass a set that waits.
+    """A led partition. Its high watermark is the lowest log end in the ISR, and stops below a set
+    that waits for a sync.
 
-    Sets wait for a sync by all of the ISR if their producer waits for it. Of what a new leader
-    finds beyond its watermark it is not known which producers waited, so all of it waits.
+    A set waits until all of the ISR have synced it, if its producer waits for that. Of the messages
+    that a new leader finds above its watermark, it does not know which ones had a waiting producer,
+    so all of them wait.
     """
 
     __slots__ = (
@@ -30,13 +32,13 @@ class LedPartition:
         self.log = log
         self.election_end = log.log_end_offset
         self.synced_everywhere = 0
-        """Everything below it was synced by all of the ISR at some time of this epoch."""
+        """Offset below which all of the ISR have synced everything at some time in this epoch."""
         self.sync_to = 0
-        """Up to where a producer waits for a sync, or has."""
+        """Offset up to which a producer waits for a sync, or did."""
         self._sync_of_broker = sync
         self._waiting: deque[tuple[int, int]] = deque()
         self._acks: list[tuple[int, int, bool, Token]] = []
-        """(next offset, number, whether a sync is waited for, token)"""
+        """(next offset, sequence number, whether the producer waits for a sync, token)"""
         self._asked = 0
         self._trims: list[tuple[int, int, Token]] = []
         if self.syncs and self.election_end > log.high_watermark:
@@ -44,33 +46,36 @@ class LedPartition:
 
     @property
     def syncs(self) -> bool:
-        """Whether a set that comes now with `acks=all` waits for a sync. Those before it wait for
-        what was so when they came."""
+        """Whether a set that comes now with `acks=all` waits for a sync. Earlier sets keep the rule
+        of their time."""
         own = self.log.sync_for_acks_all
         return self._sync_of_broker if own is None else own
 
     @property
     def synced_offset(self) -> int:
-        """Up to where this broker has synced it; 0 where no producer waits for a sync."""
+        """Offset up to which this broker has synced the log; 0 where no producer waits for a
+        sync."""
         return self.log.synced_offset if self._waiting or self.syncs else 0
 
     def sync_to_join(self, least: int) -> int:
-        """Up to where a follower has to have synced it that joins the ISR with what is below
-        `least`."""
+        """Return the offset up to which a follower must have synced to join the ISR, given that it
+        has to have everything below `least`."""
         return least if self.syncs else min(least, self.sync_to)
 
     @property
     def readable(self) -> bool:
-        """Whether all that an earlier leader may have shown is below the watermark (KIP-207)."""
+        """Whether everything that an earlier leader may have served is below the watermark
+        (KIP-207)."""
         return self.log.high_watermark >= self.election_end
 
     def wait_for_sync(self, first_offset: int, next_offset: int) -> None:
-        """A producer waits until the set between the two is synced."""
+        """Hold the watermark below a set until it is synced, because its producer waits for
+        that."""
         self._waiting.append((first_offset, next_offset))
         self.sync_to = max(self.sync_to, next_offset)
 
     def await_commit(self, first_offset: int, next_offset: int, token: Token) -> None:
-        """`token` is done when the set between the two is committed."""
+        """Complete `token` when the set is committed."""
         sync = self.syncs
         if sync and next_offset > self.synced_everywhere:
             self.wait_for_sync(first_offset, next_offset)
@@ -78,13 +83,14 @@ class LedPartition:
         heappush(self._acks, (next_offset, self._asked, sync, token))
 
     def await_trim(self, token: Token) -> None:
-        """`token` is done when all of the ISR begin where this log begins now."""
+        """Complete `token` when all of the ISR have raised their log start to this log's current
+        one."""
         self._asked += 1
         heappush(self._trims, (self.log.log_start_offset, self._asked, token))
 
     def advance(self, end: int, synced: int) -> bool:
-        """All of the ISR has what is below `end`, and synced it below `synced`; whether that
-        moves the watermark."""
+        """Advance the watermark: all of the ISR have what is below `end`, and have synced it below
+        `synced`. Returns whether the watermark moved."""
         if synced > self.synced_everywhere:
             self.synced_everywhere = synced
         waiting = self._waiting
@@ -98,7 +104,7 @@ class LedPartition:
         return True
 
     def committed(self) -> list[Token]:
-        """Who does not wait any more; each is given once."""
+        """Return the tokens whose sets are committed. Each token is returned once."""
         done: list[Token] = []
         if not self._acks:
             return done
@@ -112,7 +118,8 @@ class LedPartition:
         return done
 
     def trimmed(self, log_start_offset: int) -> list[Token]:
-        """Who does not wait any more for a trim: all of the ISR begin at the offset or later."""
+        """Return the tokens whose trim is complete: all of the ISR start at `log_start_offset` or
+        later."""
         done: list[Token] = []
         while self._trims and self._trims[0][0] <= log_start_offset:
             done.append(heappop(self._trims)[2])
@@ -123,7 +130,7 @@ class LedPartition:
         return bool(self._trims)
 
     def abandon(self) -> list[Token]:
-        """Who waits for what will not be known here."""
+        """Return the tokens of all waiting requests, whose results this broker will not learn."""
         tokens = [token for *_, token in (*self._acks, *self._trims)]
         self._acks.clear()
         self._trims.clear()

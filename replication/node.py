@@ -1,7 +1,7 @@
 """One broker of a cluster: at any time a leader, a follower, or neither.
 
-Its driver calls its methods, one at a time, with the boot-time clock in seconds, and carries
-out what is in `effects` afterwards, in this order.
+Its driver calls the methods one at a time, with the boot-time clock in seconds, and afterwards
+carries out `effects` in order.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from .settings import Incarnation, Member, ReplicationSettings
 
 
 class Node:
-    """What is the same with etcd and by hand."""
+    """Base of the two kinds of broker: with etcd, and under manual promotion."""
 
     leader_class: ClassVar[type[Leader]] = Leader
     follower_class: ClassVar[type[Follower]] = Follower
@@ -36,8 +36,8 @@ class Node:
         may_have_lost: bool,
         copied: bool = False,
     ) -> None:
-        """`may_have_lost`: the start found damage, or a stop that a power cut may have been.
-        `copied`: the directory is a copy, which may be older than what its broker confirmed."""
+        """`may_have_lost`: the start found damage, or the last stop may have been a power cut.
+        `copied`: the directory is a copy, and may be older than what its broker confirmed."""
         self.directory = directory
         self.incarnation = incarnation
         self.settings = settings
@@ -46,15 +46,17 @@ class Node:
         self.follower: Follower | None = None
         self._new_number = new_number
         self._led_epoch = NO_EPOCH
-        """The last epoch that this process led in, or could have."""
+        """The last epoch in which this process led, or could have led."""
         self.leads_with_loss = False
-        """Whether it was made leader though it may lack what was answered, and nobody said so."""
+        """Whether this broker became leader though it may lack acknowledged messages, without an
+        operator's consent (unclean election)."""
         self._handing_to: int | None = None
         self._handing_since_s = 0.0
         self.leaving = False
         """Whether this broker is being stopped."""
         self.contested_epoch = NO_EPOCH
-        """An epoch that has two owners, this directory's and another broker's."""
+        """Epoch with two owners, one known to this directory and another to a different broker;
+        `NO_EPOCH` for none."""
         if copied and directory.identity.nonce:
             stranger = self.identity._replace(nonce=new_number(), next_nonce=0, in_doubt=True)
             self.remember(stranger)
@@ -75,49 +77,49 @@ class Node:
 
     @property
     def highest_epoch(self) -> int:
-        """That this directory has ever seen."""
+        """Highest epoch that this directory has ever seen."""
         return self.directory.identity.highest_epoch
 
     def remember(self, identity: Identity) -> None:
-        """Store a changed identity."""
+        """Store a changed identity in the directory."""
         self.directory.store(identity)
 
-    # What clients ask for.
+    # Client requests.
 
     def serves(self, now_s: float) -> Leader | None:
-        """The leader, if this broker may act as one at this time."""
+        """Return the leader, if this broker may act as leader now."""
         return self.leader
 
     def refusal(
         self, now_s: float, acks_all: bool, partition: Partition | None = None
     ) -> Outcome | None:
-        """Why a set may not be appended now, if so; see `Leader.refusal`."""
+        """Return why a set may not be appended now; `None` if it may. See `Leader.refusal`."""
         leader = self.serves(now_s)
         if leader is None or self._handing_to is not None:
             return Outcome.NOT_LEADER
         return leader.refusal(acks_all, partition)
 
     def begin_append(self, partition: Partition) -> None:
-        """`Leader.begin_append`."""
+        """See `Leader.begin_append`; ignored if this broker does not lead."""
         if self.leader is not None:
             self.leader.begin_append(partition)
 
     def appended(
         self, partition: Partition, first_offset: int, next_offset: int, token: Token | None
     ) -> None:
-        """`Leader.appended`."""
+        """See `Leader.appended`; ignored if this broker does not lead."""
         if self.leader is not None:
             self.leader.appended(partition, first_offset, next_offset, token)
 
     def await_commit(
         self, partition: Partition, first_offset: int, next_offset: int, token: Token | None
     ) -> None:
-        """`Leader.await_commit`."""
+        """See `Leader.await_commit`; ignored if this broker does not lead."""
         if self.leader is not None:
             self.leader.await_commit(partition, first_offset, next_offset, token)
 
     def readable(self, now_s: float) -> bool:
-        """Whether a client may get what is below the watermarks, as from the leader."""
+        """Whether this broker, as leader, may serve clients what is below the watermarks."""
         leader = self.serves(now_s)
         return leader is not None and leader.readable
 
@@ -125,51 +127,51 @@ class Node:
 
     @property
     def settled_epoch(self) -> int:
-        """A person chose whose messages count in the epochs up to this one."""
+        """Highest epoch up to which an operator decided whose messages count."""
         return NO_EPOCH
 
     def conflict(self, owners: Owners) -> int | None:
-        """The first epoch that has another owner in `owners` than in this directory."""
+        """Return the first epoch whose owner differs between `owners` and this directory."""
         return first_conflict(self.directory.owners, owners, self.settled_epoch)
 
     def contest(self, epoch: int) -> None:
-        """Another broker has messages of `epoch` from another leader: follow it no more."""
+        """Record that another broker knows a different leader of `epoch`, and stop following."""
         self.contested_epoch = epoch
         self.unfollow()
 
-    # What happens.
+    # Events.
 
     def add_partition(self, partition: Partition) -> None:
-        """A log was added to the directory's: metadata below the watermark names it."""
+        """Handle a new log in the directory, for a partition that committed metadata name."""
         if self.leader is not None:
             self.leader.add_partition(partition, self.directory.logs[partition])
         elif self.follower is not None:
             self.follower.add_partition(partition)
 
     def remove_partition(self, partition: Partition) -> None:
-        """A log went from the directory's: the metadata names it no more."""
+        """Handle the removal of a log whose partition the metadata no longer name."""
         if self.leader is not None:
             self.leader.remove_partition(partition)
         elif self.follower is not None:
             self.follower.remove_partition(partition)
 
     def synced(self, partition: Partition) -> None:
-        """A log was synced."""
+        """Handle the completed sync of a log."""
         if self.leader is not None:
             self.leader.synced(partition)
         elif self.follower is not None:
             self.follower.synced(partition)
 
     def reminded(self) -> None:
-        """`Remind` was carried out."""
+        """Handle the completed `Remind`."""
         if self.leader is not None:
             self.leader.reminded()
 
     def damaged(self) -> None:
-        """A log was found to be damaged: what was confirmed of it is not here any more.
+        """Handle damage found in a log: messages that this broker confirmed are gone.
 
-        A follower leaves the ISR, and copies the log again from its damage on. A leader goes on, as
-        far as it can: what it has may be all that there is.
+        A follower leaves the ISR, and copies the log again from the damage on. A leader continues
+        as far as it can: its log may hold the only copies.
         """
         if self.leader is not None:
             return
@@ -178,34 +180,35 @@ class Node:
         self._leave_damaged()
 
     def _leave_damaged(self) -> None:
-        """Say to no leader any more what was said of a log that is damaged."""
+        """Withdraw from the leader the positions confirmed for a damaged log."""
         if self.follower is not None:
             self.follower.drop()
 
     def connected(self, now_s: float, connection: Connection) -> None:
-        """A connection that `Connect` asked for is there."""
+        """Handle a connection that `Connect` requested."""
         if self.follower is not None:
             self.follower.connected(now_s, connection)
 
     def not_connected(self) -> None:
-        """A connection that `Connect` asked for could not be made."""
+        """Handle the failure of a `Connect`."""
         if self.follower is not None and self.follower.connection is None:
             self.follower.closed()
 
     def trimmed(self, partition: Partition, token: Token | None) -> None:
-        """`Leader.trimmed`."""
+        """See `Leader.trimmed`; ignored if this broker does not lead."""
         if self.leader is not None:
             self.leader.trimmed(partition, token)
 
     def closed(self, connection: Connection) -> None:
-        """A connection is gone."""
+        """Handle a closed connection."""
         if self.leader is not None:
             self.leader.closed(connection)
         if self.follower is not None and self.follower.connection == connection:
             self.follower.closed()
 
     def learn(self, epoch: int) -> None:
-        """`epoch` exists. Who leads or follows in an older one stops at once."""
+        """Adopt `epoch`, which another broker reported. A leader or follower of an older epoch
+        stops at once."""
         if epoch > self.highest_epoch:
             self.remember(self.identity._replace(highest_epoch=epoch))
         if self.leader is not None and epoch > self.leader.epoch:
@@ -214,7 +217,7 @@ class Node:
             self.unfollow()
 
     def from_follower(self, now_s: float, connection: Connection, message: FromFollower) -> None:
-        """A message on a connection that another broker opened."""
+        """Handle a message on a connection that another broker opened."""
         if message.says == Says.HELLO:
             self.learn(message.highest_epoch)
         leader = self.serves(now_s)
@@ -243,8 +246,8 @@ class Node:
         self.effects.append(Send(connection, refusal(self.highest_epoch, self.broker_id)))
 
     def ask_ahead(self, now_s: float, connection: Connection, message: FromLeader) -> None:
-        """To be called before `from_leader` with the same message, and what it wants done is to be
-        done before that: the leader sends what follows while this broker appends."""
+        """Handle a leader's message before it is passed to `from_leader`. The driver has to carry
+        out the effects in between: then the leader sends what follows while this broker appends."""
         follower = self.follower
         if follower is None or follower.connection != connection:
             return
@@ -252,7 +255,7 @@ class Node:
             follower.ask_ahead(now_s, message)
 
     def from_leader(self, now_s: float, connection: Connection, message: FromLeader) -> None:
-        """A message on a connection that this broker opened."""
+        """Handle a message on a connection that this broker opened."""
         follower = self.follower
         if follower is None or follower.connection != connection:
             return
@@ -260,7 +263,7 @@ class Node:
             follower.fetched(now_s, message)
         elif message.answers == Answers.WELCOME:
             if message.epoch < self.highest_epoch:
-                # It is deposed and does not know it; the next hello says it.
+                # The sender is deposed and does not know it; the next hello tells it.
                 follower.drop()
                 return
             conflict = self.conflict(owners_of(message.owners))
@@ -276,7 +279,7 @@ class Node:
             self.handed_over(now_s, message)
 
     def handed_over(self, now_s: float, message: FromLeader) -> None:
-        """By hand: the leader has stopped for this one."""
+        """Take over the lead under manual promotion: the old leader has stopped."""
 
     # Roles.
 
@@ -289,16 +292,17 @@ class Node:
         )
 
     def copy_begins_anew(self) -> None:
-        """A log is emptied, to be copied again. With etcd the ISR says who has everything."""
+        """Called before a log is emptied and copied again. With etcd, the ISR says who has
+        everything."""
 
     def unfollow(self) -> None:
-        """Stop following: nothing is fetched any more."""
+        """Stop following; nothing is fetched from now on."""
         if self.follower is not None:
             self.follower.drop()
             self.follower = None
 
     def lead(self, now_s: float, isr: InSyncReplicas, epoch: int) -> None:
-        """Lead in a new epoch. Nothing is fetched any more, so the logs end where it begins."""
+        """Lead in a new epoch. Fetching stops, so the epoch starts where the logs end."""
         self.unfollow()
         self.remember(self.identity._replace(in_doubt=False, counted_revision=isr.revision))
         # Synced before the first message of the epoch.
@@ -312,22 +316,22 @@ class Node:
         self.leader.start()
 
     def resign(self) -> None:
-        """Lead no more in this epoch, ever."""
+        """Stop leading; this broker never leads in this epoch again."""
         if self.leader is not None:
             self.leader.stop()
             self.leader = None
         self._handing_to = None
 
     def hand_over(self, now_s: float, broker_id: int) -> None:
-        """Take no more writes, and let another broker lead as soon as it has everything.
+        """Refuse writes, and let another broker lead as soon as it has everything.
 
-        Given up after `hand_over_s`.
+        The handover is given up after `hand_over_s`.
         """
         if self.leader is not None:
             self._handing_to = broker_id
             self._handing_since_s = now_s
-            # It is handed over when the other one says that it has everything: at once, not when
-            # its fetch has waited long enough.
+            # The handover happens when the other broker reports that it has everything: the answer
+            # makes it report at once, not at the end of its fetch's wait.
             self.leader.answer(broker_id)
 
     def leave(self) -> bool:
@@ -338,7 +342,7 @@ class Node:
         return follower is not None and follower.leave()
 
     def tick(self, now_s: float) -> None:
-        """To be called often, several times in `read_every_s`."""
+        """Act on the time. The driver has to call this several times in `read_every_s`."""
         if now_s - self._handing_since_s >= self.settings.hand_over_s:
             self._handing_to = None
         if self.leader is not None:
@@ -358,5 +362,5 @@ class Node:
                 return
 
     def hand_over_now(self, now_s: float, connection: Connection, member: Member) -> None:
-        """`member` is in the ISR and has everything."""
+        """Make `member` the leader; it is in the ISR and has everything."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""What replication needs of a partition's log and of the directory that holds the logs."""
+"""What replication needs of a partition's log, and of the directory that holds the logs."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
@@ -11,11 +11,11 @@ Partition = tuple[str, int]
 
 
 class PartitionLog(Protocol):
-    """One partition's log. Every method is finished when it returns.
+    """One partition's log. Every method has completed its work when it returns.
 
-    What was appended and not synced may be lost at a power cut, from some offset on. All else must
-    be on stable storage when its method returns: a cut that a power cut undoes would bring messages
-    of one epoch back below the line of another one, and no question would find them.
+    A power cut may lose appended messages that were not synced, from some offset on. Every other
+    change must be on stable storage when its method returns: if a power cut undid a truncation,
+    messages of one epoch would come back inside the range of another, and no check could find them.
     """
 
     @property
@@ -26,75 +26,77 @@ class PartitionLog(Protocol):
 
     @property
     def min_insync(self) -> int | None:
-        """`min.insync.replicas` of its topic, which may change at any time; `None`: the broker's
-        counts."""
+        """`min.insync.replicas` of the topic, which may change at any time; `None` for the metadata
+        log, to which the broker's value applies."""
         ...
 
     @property
     def sync_for_acks_all(self) -> bool | None:
-        """Whether `acks.all.durability` of its topic is `fsync`, which may change at any time;
-        `None`: the broker's counts."""
+        """Whether `acks.all.durability` of the topic is `fsync`, which may change at any time;
+        `None` for the metadata log, to which the broker's value applies."""
         ...
 
     @property
     def synced_offset(self) -> int:
-        """Everything below it is on stable storage."""
+        """Offset below which everything is on stable storage."""
         ...
 
     @property
     def high_watermark(self) -> int:
-        """First offset that consumers do not see. Opened at a checkpoint or at the log start."""
+        """First offset that consumers cannot read. After an open it is that of a checkpoint, or the
+        log start."""
         ...
 
     @property
     def damaged_from(self) -> int | None:
-        """First offset that was stored here and cannot be read any more, as far as is known."""
+        """First offset that is known to be damaged: it was stored here and cannot be read any
+        more."""
         ...
 
     @property
     def history_lost(self) -> bool:
-        """Whether it cannot be known in which epochs its messages were written. A follower asks for
-        all of them again; `lead` keeps them, as messages of its own epoch."""
+        """Whether the epochs of the messages are unknown. A follower then copies all of them again;
+        `lead` keeps them, as messages of its own epoch."""
         ...
 
     def set_high_watermark(self, offset: int) -> None: ...
 
     def lead(self, epoch: int) -> None:
-        """This broker leads from now on. Called before anything is asked by it as the leader."""
+        """Start to lead. Called before any other method is called for the leader."""
         ...
 
     @property
     def epochs(self) -> EpochHistory:
-        """None at or beyond the log end."""
+        """The epochs of the log; none starts at or beyond the log end."""
         ...
 
     def begin_epoch(self, epoch: int, offset: int) -> None:
-        """Write the line of an epoch whose first message follows; synced before it returns."""
+        """Record an epoch whose first message follows; synced before this returns."""
         ...
 
     def read_stored(self, offset: int, max_bytes: int) -> Stored:
-        """Whole sets from `offset` on; at least one, unless that is the log end."""
+        """Read whole sets from `offset` on: at least one, unless `offset` is the log end."""
         ...
 
     def append_stored(self, stored: Stored) -> bool:
-        """Append what another log's `read_stored` gave at this log's end; false where that is
-        damaged, and nothing is appended."""
+        """Append what another log's `read_stored` returned for this log's end. Returns false, and
+        appends nothing, if the data are damaged."""
         ...
 
     def truncate(self, offset: int) -> None:
-        """Remove the messages from `offset` on, with the epochs that began there; more where a set
-        holds `offset`, or what is in front of it is damaged."""
+        """Remove the messages from `offset` on, with the epochs that start there. More are removed
+        where a set contains `offset`, or where what precedes it is damaged."""
         ...
 
     def producers_at_start(self) -> Any:
-        """What is known at the log start of producers that number their batches."""
+        """Return the state of idempotent producers at the log start."""
         ...
 
     def truncate_fully(self, offset: int, producers: Any) -> None:
-        """Remove all messages and epochs; the log goes on at `offset`.
+        """Remove all messages and epochs; the log continues at `offset`.
 
-        `producers` is what another log's `producers_at_start` gave: a retry of a message that is
-        below the log start is not to be stored again.
+        `producers` comes from another log's `producers_at_start`. It prevents a retry of a message
+        below the log start from being stored again.
         """
         ...
 
@@ -104,20 +106,20 @@ class PartitionLog(Protocol):
 
 
 class Identity(NamedTuple):
-    """What a directory knows of itself in the cluster. Kept in one file."""
+    """What a directory knows of itself in the cluster. Stored in one file."""
 
     nonce: int = 0
-    """Made anew for each entry into the ISR; 0 in a directory that never had one."""
+    """Random number, new for each entry into the ISR; 0 in a directory that never had one."""
     in_doubt: bool = False
-    """Whether something that this member confirmed may be missing."""
+    """Whether messages that this member confirmed may be missing."""
     highest_epoch: int = NO_EPOCH
     """The highest leader epoch that this directory has seen."""
     counted_revision: int = 0
-    """The last revision of the cluster's state whose ISR this member counted as its leader."""
+    """The last revision of the cluster's state whose ISR this member counted as leader."""
     record: frozenset[Member] = frozenset()
-    """By hand: the ISR that this broker counted last as a leader."""
+    """Under manual promotion: the ISR that this broker counted last as leader."""
     next_nonce: int = 0
-    """Takes the place of `nonce` once the cluster's state has it in the ISR; 0 for none."""
+    """Replaces `nonce` once the ISR in the cluster's state contains it; 0 for none."""
 
 
 class Directory(Protocol):
@@ -134,19 +136,19 @@ class Directory(Protocol):
 
     @property
     def owners(self) -> Mapping[int, Member]:
-        """By epoch, the member that led in it: of epochs that this directory has messages of, and
-        perhaps of others."""
+        """By epoch, the member that led in it. Covers the epochs of this directory's messages, and
+        perhaps others."""
         ...
 
     def keep_owners(self, owners: Mapping[int, Member]) -> None:
-        """Know these from now on; synced before it returns."""
+        """Replace the stored owners; synced before this returns."""
         ...
 
     @property
     def complete(self) -> bool:
-        """Whether there is a log of each partition that the metadata below their watermark name."""
+        """Whether there is a log for each partition that is named by the committed metadata."""
         ...
 
     def store(self, identity: Identity) -> None:
-        """Keep it; synced before it returns."""
+        """Store the identity; synced before this returns."""
         ...

@@ -1,4 +1,4 @@
-"""When followers get a watermark that moved, and nothing else with it."""
+"""Decides when to send a follower a high watermark that moved without new messages."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from .session import Session
 
 
 class Reminders:
-    """One reminder is under way at a time, while a watermark has moved."""
+    """A timer for watermarks that moved. At most one reminder is pending."""
 
     def __init__(self, sessions: Mapping[Connection, Session], effects: list[Effect]) -> None:
         self._sessions = sessions
@@ -15,7 +15,8 @@ class Reminders:
         self._under_way = False
 
     def want(self) -> None:
-        """Have watermarks that moved sent to followers, if no other answer goes to them soon."""
+        """Start the timer, unless it runs, for watermarks that no other answer carries to the
+        followers soon."""
         if not self._under_way:
             self._under_way = True
             for session in self._sessions.values():
@@ -23,8 +24,12 @@ class Reminders:
             self._effects.append(Remind())
 
     def due(self) -> list[Session]:
-        """A few milliseconds are over: who gets an answer now. Who got one meanwhile gets another
-        soon, or after as long again; who does not wait asks for it first."""
+        """Return the sessions to answer now that the timer (a few milliseconds) has run out.
+
+        A follower that got another answer since the timer started will soon get one more, or is
+        answered when the restarted timer runs out. A follower without a pending fetch cannot be
+        answered.
+        """
         self._under_way = False
         waiting = [it for it in self._sessions.values() if it.waits and it.moved]
         if any(session.was_answered for session in waiting):

@@ -1,4 +1,4 @@
-"""What a leader knows of a follower on one connection. It ends with the connection."""
+"""What a leader knows of a follower on one connection. A session ends with its connection."""
 
 from typing import NamedTuple
 
@@ -10,17 +10,17 @@ from .settings import Member
 
 
 class Mark(NamedTuple):
-    """A fetch, and what the follower did not have then."""
+    """A fetch, and what the follower lacked at that time."""
 
     fetched_s: float
     ends: dict[Partition, int]
-    """The leader's ends."""
+    """Log end offsets of the leader, by partition."""
     syncs: dict[Partition, int]
-    """Up to where a producer waited for a sync."""
+    """By partition, the offset up to which a producer waited for a sync."""
 
 
 class Session:
-    """A follower's confirmations on one connection, and what its next answer is to have."""
+    """A follower's confirmations on one connection, and what its next answer has to contain."""
 
     __slots__ = (
         "behind",
@@ -49,43 +49,46 @@ class Session:
         self.connection = connection
         self.member = member
         self.ends: dict[Partition, int] = {}
-        """Confirmed here: everything below is equal to the leader's log. Absent: nothing is."""
+        """Confirmed ends: everything below is equal to the leader's log. A partition without an
+        entry is unconfirmed."""
         self.synced: dict[Partition, int] = {}
         self.diverging: dict[Partition, EpochEnd] = {}
         self.starts: dict[Partition, int] = {}
-        """Its log starts."""
+        """Log start offsets of the follower."""
         self.unplaced: dict[Partition, ReplicaPosition] = {}
         """Positions in partitions that the leader does not have yet."""
         self.behind = partitions
-        """Partitions in which it is not at the leader's end."""
+        """Partitions in which the follower is not at the leader's log end."""
         self.marks: list[Mark] = []
-        """The last fetches, newest first: two, because what is sent for a fetch that was ahead is
-        confirmed after the next one."""
+        """The last two fetches, newest first. Two, because messages sent for a fetch that was
+        `ahead` are confirmed only after the next fetch."""
         self.unsynced: set[Partition] = set()
-        """Partitions in which a producer waits for a sync that it has not confirmed."""
+        """Partitions in which a producer waits for a sync that the follower has not confirmed."""
         self.unsynced_bytes = 0
-        """What it was sent since a sync was wanted last, while it is not in sync."""
+        """Bytes sent to the follower, while it is outside the ISR, since it was last told to
+        sync."""
         self.sent: dict[Partition, int] = {}
-        """Where what it was sent ends, since it last fetched without being ahead."""
+        """End of the messages sent since the last fetch that was not `ahead`."""
         self.unsure: dict[Partition, int] = {}
-        """The same, where that is not known exactly: where it begins. Nothing more is sent until it
-        is confirmed."""
+        """Like `sent`, for messages whose end is not known exactly; the value is where they start.
+        Nothing more is sent until the follower confirms them."""
         self.more: set[Partition] = set()
-        """Partitions of which there was perhaps more than was sent last."""
+        """Partitions that may have had more messages than were sent last."""
         self.changed: set[Partition] = set()
-        """Partitions of which there is news that is sent at once."""
+        """Partitions with news to send at once."""
         self.moved: set[Partition] = set()
-        """Partitions whose watermark moved. It goes with the next answer, or a little later."""
+        """Partitions whose watermark moved. The watermark goes with the next answer, or with a
+        reminder."""
         self.was_answered = False
-        """Whether it got an answer since a reminder was wanted last."""
+        """Whether the follower was answered since the last reminder was requested."""
         self.waits = False
         """Whether a fetch waits for an answer."""
         self.fetched_s: float | None = None
         self.leaving = False
-        """Whether the follower stops: it is to go out of the ISR."""
+        """Whether the follower stops and is to leave the ISR."""
 
     def forget(self, partition: Partition) -> None:
-        """A partition was deleted."""
+        """Drop all state of a deleted partition."""
         for known in (self.ends, self.synced, self.diverging, self.starts, self.sent, self.unsure):
             known.pop(partition, None)
         for mark in self.marks:
@@ -101,11 +104,13 @@ class Session:
     def measure(
         self, now_s: float, leader_ends: dict[Partition, int], wanted_syncs: dict[Partition, int]
     ) -> float | None:
-        """Note a fetch; the latest time of which it is known that it was at the end then.
+        """Record a fetch. Returns the latest time at which the follower is known to have been at
+        the log end.
 
-        Kafka's measure: now, if it is at the end; the time of a fetch before, if it is now where
-        the end was then. At the end is who has synced what a producer waits for, too: a disk that
-        takes messages and never syncs them would hold up `acks=all` for ever.
+        As in Kafka that is now, if the follower is at the end, or else the time of an earlier fetch
+        if the follower has reached the end of that time. Unlike Kafka, a follower is at the end
+        only if it has also synced what a producer waits for: a disk that accepts messages and never
+        syncs them would block `acks=all` for ever.
         """
         self.fetched_s = now_s
         marks = self.marks
@@ -121,6 +126,7 @@ class Session:
         )
 
     def goes_on_at(self, partition: Partition) -> int | None:
-        """Where it is to be sent more from; `None` where it is not known to agree."""
+        """Return the offset to send from next; `None` if the follower's log is not known to
+        agree."""
         end = self.ends.get(partition)
         return None if end is None else max(end, self.sent.get(partition, end))

@@ -202,7 +202,7 @@ class Events:
 
 
 def _logger(clock: Clock, log_format: str, log_level: str, stream: TextIO) -> Any:
-    # It takes a tenth of a second to import, which the start of a broker need not wait for.
+    # The import takes a tenth of a second, which would delay the start of a broker.
     import structlog
 
     def add_time(_: Any, __: str, fields: Any) -> Any:

@@ -1,6 +1,6 @@
 """The file system seam: every byte that storage reads or writes goes through `Files`.
 
-`SystemFiles` is the real one; `horolog.testing` ships others that fail or record.
+`SystemFiles` is the real implementation. `horolog.testing` has others that fail or record.
 """
 
 import errno
@@ -19,49 +19,50 @@ from typing import Final, Protocol
 Buffer = bytes | bytearray | memoryview
 
 NO_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE})
-"""The process, or the system, has no free handle: what needed one was not begun."""
+"""Errors for lack of a free handle in the process or the system. The operation was not begun."""
 
 RETRIABLE_ERRORS: Final = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM, errno.EACCES, errno.EPERM} | NO_HANDLES
 )
-"""Nothing is wrong with the disk: there is no room, no free handle or no permission, for now."""
+"""Errors that may pass: no room, no free handle, or no permission for now. The disk
+is not broken."""
 
 
 DEFAULT_MODE: Final = 0o600
 
 _PROBE_BYTES: Final = 128 << 10
-"""Distance between the bytes that are tried: what the system reads ahead of a reader at once."""
+"""Distance between probed bytes: the amount that the system reads ahead at once."""
 
 _LOAD_BYTES: Final = 256 << 10
 
 _NO_ACCESS_TIME: Final = getattr(os, "O_NOATIME", 0)
-"""Linux has it."""
+"""Only Linux has the flag."""
 
 _NO_WAIT: Final = getattr(os, "RWF_NOWAIT", 0)
-"""Linux has it; elsewhere a read is taken to be a quick one."""
+"""Only Linux has the flag. Elsewhere a read is assumed to be quick."""
 
 
 class File(Protocol):
     """An open file, addressed by position. All methods raise `OSError`."""
 
     def pread(self, size: int, position: int) -> bytes:
-        """Up to `size` bytes from `position`; fewer only at the end of the file."""
+        """Read up to `size` bytes from `position`; fewer only at the end of the file."""
         ...
 
     def pread_now(self, size: int, position: int) -> Buffer | None:
-        """As `pread`, without waiting for the disk; `None` when that cannot be."""
+        """Like `pread`, without waiting for the disk; `None` if that is not possible."""
         ...
 
     def in_memory(self, size: int, position: int) -> bool:
-        """Whether these bytes probably can be read without waiting for the disk."""
+        """Whether these bytes can probably be read without waiting for the disk."""
         ...
 
     def load(self, size: int, position: int) -> None:
-        """Read these bytes, so that they are in memory; for a thread of its own."""
+        """Read these bytes into the page cache. For a separate thread."""
         ...
 
     def pwrite(self, data: Buffer, position: int) -> None:
-        """Write all of `data` at `position`. After an error part of it may be in the file."""
+        """Write all of `data` at `position`. After an error, part of it may be in the file."""
         ...
 
     def truncate(self, size: int) -> None: ...
@@ -75,18 +76,18 @@ class File(Protocol):
     def fileno(self) -> int: ...
 
     def duplicate(self) -> "File":
-        """A second handle on the same open file, to be closed on its own."""
+        """Return a second handle on the same open file, to be closed separately."""
         ...
 
     def close(self) -> None: ...
 
 
 class Files(Protocol):
-    """The operations on names that storage needs. All methods raise `OSError`."""
+    """The file system operations that storage needs. All methods raise `OSError`."""
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> File:
-        """Open for reading and writing; `create` makes the file when it is missing, and follows no
-        symbolic link: what it names may be somebody else's."""
+        """Open for reading and writing. `create` makes a missing file and follows no symbolic link,
+        whose target may belong to somebody else."""
         ...
 
     def read_bytes(self, path: Path) -> bytes: ...
@@ -98,18 +99,18 @@ class Files(Protocol):
     def is_link(self, path: Path) -> bool: ...
 
     def names(self, directory: Path) -> list[str]:
-        """The names in `directory`, sorted."""
+        """Return the names in `directory`, sorted."""
         ...
 
     def size(self, path: Path) -> int: ...
 
     def sole_bytes(self, path: Path) -> int:
-        """The size of a file that nothing else refers to; 0 for a folder or a link, for a file that
-        has a second name or is open anywhere, and where the system cannot tell."""
+        """Return the size of a file that nothing else refers to. 0 for a folder or a link, for a
+        file with a second name or open anywhere, and if the system cannot tell."""
         ...
 
     def inode(self, path: Path) -> tuple[int, int]:
-        """The device and the inode of a file or folder: a copy has others."""
+        """Return the device and the inode of a file or folder. A copy has others."""
         ...
 
     def modified_ms(self, path: Path) -> int: ...
@@ -117,21 +118,21 @@ class Files(Protocol):
     def set_modified_ms(self, path: Path, modified_ms: int) -> None: ...
 
     def free_bytes(self, directory: Path) -> int:
-        """How much this process may still write to the file system of `directory`."""
+        """Return how many bytes this process may still write to the file system of `directory`."""
         ...
 
     def make_directory(self, path: Path) -> None:
-        """Make `path` and its missing parents; one that exists is fine, unless it is a symbolic
-        link."""
+        """Make `path` and its missing parents. An existing folder is accepted, unless it is a
+        symbolic link."""
         ...
 
     def restrict(self, path: Path, *, private: bool = False) -> None:
-        """Take the permissions away that a file or folder made here would not have; with `private`
-        all but the owner's."""
+        """Remove the permissions that a file or folder made here would not have. With `private`,
+        remove all but the owner's."""
         ...
 
     def rename(self, source: Path, target: Path) -> None:
-        """Rename, replacing `target` at once when it is a file that exists."""
+        """Rename, and atomically replace `target` if it is an existing file."""
         ...
 
     def unlink(self, path: Path) -> None: ...
@@ -143,26 +144,26 @@ class Files(Protocol):
         ...
 
     def lock(self, path: Path) -> File:
-        """Open `path` and hold its exclusive lock until closed; `BlockingIOError` when held."""
+        """Open `path` and hold its exclusive lock until closed. `BlockingIOError` if it is held."""
         ...
 
 
 def _open(path: Path, flags: int, mode: int = 0) -> int:
-    """Open a file of which it is not to be noted when it was read: that would write to the disk."""
+    """Open a file without updating its access time, which would cause a write to the disk."""
     try:
         return os.open(path, flags | _NO_ACCESS_TIME, mode)
-    except PermissionError:  # The file may be another user's.
+    except PermissionError:  # The file may belong to another user.
         return os.open(path, flags, mode)
 
 
 def _read_now(fd: int, buffer: bytearray, position: int) -> int:
-    """Read what is in memory from `position` on; raises `BlockingIOError` when nothing is."""
+    """Read what is in memory from `position` on. Raises `BlockingIOError` if nothing is."""
     try:
         return os.preadv(fd, [buffer], position, _NO_WAIT)
     except OSError as error:
         if error.errno != errno.EOPNOTSUPP:
             raise
-        return os.preadv(fd, [buffer], position)  # A file system that cannot tell.
+        return os.preadv(fd, [buffer], position)  # This file system cannot tell.
 
 
 class SystemFile:
@@ -208,7 +209,7 @@ class SystemFile:
         except OSError as error:
             if error.errno != errno.EOPNOTSUPP:
                 raise
-        return True  # Where a file system cannot tell, a read is taken to be a quick one.
+        return True  # If a file system cannot tell, a read is assumed to be quick.
 
     def load(self, size: int, position: int) -> None:
         end = position + size
@@ -234,8 +235,8 @@ class SystemFile:
         os.fdatasync(self._fd)
 
     def size(self) -> int:
-        # A third of the time of `fstat`, and each fetch asks. Nothing reads or writes at the place
-        # that this moves.
+        # Takes a third of the time of `fstat`, and each fetch calls it. Nothing uses the file
+        # position that this moves.
         return os.lseek(self._fd, 0, os.SEEK_END)
 
     def fileno(self) -> int:
@@ -251,7 +252,7 @@ class SystemFile:
 
 
 class Spare:
-    """A handle that is there to be given up when there is no other. May be used in any thread."""
+    """A handle kept in reserve, released when no other is free. Any thread may use it."""
 
     def __init__(self) -> None:
         self._fd = -1
@@ -268,8 +269,8 @@ class Spare:
 
     @contextmanager
     def used_if_needed(self) -> Iterator[None]:
-        """Let the block have the spare handle, if it is there to be had; in the end there is one
-        again. One block at a time."""
+        """Release the spare handle for the block, if there is one, and reserve it again
+        afterwards. One block at a time."""
         if not self._wanted:
             yield
             return
@@ -293,18 +294,19 @@ class Spare:
 class SystemFiles:
     """`Files` on the operating system.
 
-    What is made gets the permissions that were asked for, less those of the process's umask.
+    New files and folders get the requested permissions, less the umask of the process.
     """
 
     def __init__(self, mode: int = DEFAULT_MODE, *, owner: tuple[int, int] | None = None) -> None:
-        """`mode` is that of new files. `owner`, a user and a group, gets what is made; only root
-        can give it away."""
+        """`mode` is the mode of new files. `owner`, a user and a group, becomes the owner of new
+        files; only root can do that."""
         self._mode = mode
         self._owner = owner
         self._spare = Spare()
 
     def keep_spare(self) -> None:
-        """Keep a handle in reserve until `drop_spare`, for what must not fail half-way."""
+        """Keep a handle in reserve until `drop_spare`, for operations that must not
+        fail half-way."""
         self._spare.take()
 
     def drop_spare(self) -> None:
@@ -370,7 +372,7 @@ class SystemFiles:
 
     def restrict(self, path: Path, *, private: bool = False) -> None:
         if path.is_symlink():
-            return  # What it names may be somebody else's.
+            return  # The link's target may belong to somebody else.
         status = os.stat(path)
         mode = directory_mode(self._mode) if stat.S_ISDIR(status.st_mode) else self._mode
         if private:
@@ -390,7 +392,7 @@ class SystemFiles:
         path.rmdir()
 
     def sync_directory(self, path: Path) -> None:
-        # What is renamed already has to be made safe, also where no handle is left.
+        # Names already changed have to be synced even if no handle is free.
         with self._spare.used_if_needed():
             fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -409,12 +411,12 @@ class SystemFiles:
 
 
 def _open_once(fd: int) -> bool:
-    """Whether no process has the file open in another way, as Linux's leases tell."""
+    """Whether no process has the file open a second time, according to Linux's leases."""
     lease = getattr(fcntl, "F_SETLEASE", None)
     if lease is None:
         return False
     try:
-        # Who opens it between the two calls below must not end this process with SIGIO.
+        # A process that opens the file between these calls must not end this process with SIGIO.
         fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(fd, lease, fcntl.F_WRLCK)
         fcntl.fcntl(fd, lease, fcntl.F_UNLCK)
@@ -424,15 +426,16 @@ def _open_once(fd: int) -> bool:
 
 
 def directory_mode(file_mode: int) -> int:
-    """The permissions of a folder for files of `file_mode`: who may read them may enter it."""
+    """Return the permissions of a folder for files of `file_mode`: who may read the files may enter
+    it."""
     return file_mode | (file_mode & 0o444) >> 2
 
 
 def make_directory_safely(files: Files, path: Path) -> None:
-    """Make `path` and its missing parents, their names on stable storage; raises `OSError`.
+    """Make `path` and its missing parents, with their names on stable storage. Raises `OSError`.
 
-    The name of a directory that exists is synced too: it may have been made without that. It may be
-    a symbolic link to one.
+    The name of an existing directory is synced too, because it may not have been. `path` may be a
+    symbolic link to a directory.
     """
     made = [path]
     while not files.exists(made[-1].parent):
@@ -440,26 +443,28 @@ def make_directory_safely(files: Files, path: Path) -> None:
     if not (files.is_link(path) and files.is_directory(path)):
         files.make_directory(path)
     for directory in reversed(made):
-        # A parent that may be passed through and not read cannot be synced by us.
+        # A parent that may be entered but not read cannot be synced.
         with suppress(PermissionError):
             files.sync_directory(directory.parent)
 
 
 def replace_file(files: Files, path: Path, data: bytes) -> None:
-    """Give `path` the content `data` at once: a reader, or a power cut, sees the old or the new."""
+    """Replace the content of `path` by `data` atomically: a reader or a power cut sees the old or
+    the new content."""
     with replacing(files, path) as file:
         file.pwrite(data, 0)
 
 
 @contextmanager
 def replacing(files: Files, path: Path) -> Iterator[File]:
-    """An empty file to be written, which then takes the place of `path` at once and safely.
+    """Yield an empty file to write, which then replaces `path` atomically and safely.
 
-    It is a temporary file beside it: synced, renamed over it, and the directory synced.
+    A temporary file beside `path` is written, synced and renamed over it; then the directory is
+    synced.
     """
     temporary = path.with_name(path.name + ".tmp")
     with suppress(FileNotFoundError):
-        # Perhaps a sync of it failed once: the system may take its pages for written since.
+        # A sync of it may have failed earlier: the system may treat its pages as written since.
         files.unlink(temporary)
     try:
         with closing(files.open(temporary, create=True)) as file:
@@ -468,6 +473,6 @@ def replacing(files: Files, path: Path) -> Iterator[File]:
         files.rename(temporary, path)
     except OSError:
         with suppress(OSError):
-            files.unlink(temporary)  # On a full disk it is in the way.
+            files.unlink(temporary)  # On a full disk it takes up room.
         raise
     files.sync_directory(path.parent)

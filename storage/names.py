@@ -1,8 +1,8 @@
 """Names in a data directory: topics, partition folders, segment files.
 
-A partition's folder is `<topic>-<partition>`. Topic names may hold dots and dashes, so the
-partition is what follows the *last* dash, and a segment file is read from its stem: twenty digits,
-then its kind, then perhaps a suffix such as `.deleted`.
+A partition's folder is `<topic>-<partition>`. Topic names may contain dots and dashes, so the
+partition is what follows the *last* dash. The name of a segment file is twenty digits, its kind,
+and perhaps a suffix such as `.deleted`.
 """
 
 import re
@@ -14,33 +14,34 @@ from ..protocol.errors import InvalidTopic
 from ..values import value_class
 
 MAX_TOPIC_NAME = 249
-"""Characters. Leaves room in a 255-byte file name for the dash and five digits of partition."""
+"""In characters. Leaves room in a 255-byte file name for the dash and five digits of
+the partition."""
 
 MAX_FILE_NAME = 255
-"""Bytes; what common file systems allow for one name."""
+"""In bytes: the limit of common file systems for one name."""
 
 DELETED_SUFFIX = ".deleted"
 BROKEN_SUFFIX = ".broken"
 OFFSET_DIGITS = 20
 MAX_OFFSET = 2**63 - 1
-"""Twenty digits can be more: such a file is none of ours."""
+"""Largest offset. Twenty digits can be more: such a file is not a segment file."""
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 """Largest distance of an offset from its segment's base offset that an index entry can hold."""
 
 TRANSACTION_INDEX = "txnindex"
-"""The kind of Kafka's indexes of aborted transactions: none of ours, but they go with their
-segment."""
+"""The kind of Kafka's indexes of aborted transactions. Horolog does not use them, but deletes them
+with their segment."""
 
 LEADER_EPOCHS = "leader-epoch-checkpoint"
-"""Kafka's name: in a partition's folder, which leaders wrote what."""
+"""Kafka's name of the file that says which leaders wrote the messages of a partition."""
 
 UNFINISHED_EPOCHS = LEADER_EPOCHS + ".tmp"
-"""One that was being written when the broker died."""
+"""Temporary epoch file whose writing a crash interrupted."""
 
 METADATA_TOPIC = "__metadata"
-"""The log of topics and positions of brokers that are several, as its messages' topic; no client
-sees it, and no topic has the name."""
+"""Topic of the messages in the cluster's log of topics and positions. Clients do not see it, and no
+topic may have this name."""
 
 METADATA_FOLDER = "metadata-log"
 """The folder of that log in a data directory."""
@@ -55,7 +56,7 @@ _SEGMENT_FILE = re.compile(
 
 
 def check_topic_name(name: str) -> None:
-    """Raise `InvalidTopic`, saying the rule, unless `name` may be a topic's name."""
+    """Raise `InvalidTopic`, which states the rule, unless `name` may be a topic's name."""
     rule = f"1 to {MAX_TOPIC_NAME} characters of a-z A-Z 0-9 . _ - and neither '.' nor '..'"
     if not name:
         raise InvalidTopic(f"the topic name is empty; it must be {rule}")
@@ -75,12 +76,13 @@ def is_topic_name(name: str) -> bool:
 
 
 def folder_name(topic: str, partition: int) -> str:
-    """The name of a partition's folder."""
+    """Return the name of a partition's folder."""
     return f"{topic}-{partition}"
 
 
 def parse_folder_name(name: str) -> tuple[str, int] | None:
-    """Topic and partition of a folder's name; `None` when it is no partition folder's name."""
+    """Return topic and partition of a folder's name; `None` if it is not a partition
+    folder's name."""
     match = _FOLDER.fullmatch(name)
     if match is None or not is_topic_name(match["topic"]):
         return None
@@ -88,33 +90,34 @@ def parse_folder_name(name: str) -> tuple[str, int] | None:
 
 
 def deleted_folder_name(topic: str, partition: int, unique: int) -> str:
-    """The name that a deleted partition's folder waits under.
+    """Return the name of a deleted partition's folder until its files are removed.
 
-    `unique` (64 bits) keeps two deleted topics of one name apart. A long topic name is shortened
-    to stay within what a file system takes.
+    `unique` (64 bits) keeps two deleted topics of the same name apart. A long topic name is
+    shortened to fit the limit of file systems.
     """
     tail = f"-{partition}.{unique:016x}{DELETED_SUFFIX}"
     return topic[: MAX_FILE_NAME - len(tail)] + tail
 
 
 def is_deleted_folder_name(name: str) -> bool:
-    """Whether `deleted_folder_name` can have given this name."""
+    """Whether `deleted_folder_name` can have made this name."""
     return _DELETED_FOLDER.fullmatch(name) is not None
 
 
 @value_class
 class SegmentFileName:
-    """A segment file's name, taken apart."""
+    """The parts of a segment file's name."""
 
     base_offset: int
     kind: str
     """`log`, `index`, `timeindex`, `timemap`, `appendtime`, or Kafka's `txnindex`."""
     suffix: str
-    """What follows the kind, with its dot: empty for a live file, or `.deleted`, `.broken`..."""
+    """What follows the kind, with its dot: empty for a live file, or `.deleted`, `.broken` and so
+    on."""
 
 
 def parse_segment_file(path: Path | str) -> SegmentFileName | None:
-    """The parts of a segment file's name; `None` when it is another file's."""
+    """Return the parts of a segment file's name; `None` if it is not one."""
     match = _SEGMENT_FILE.fullmatch(basename(path))
     if match is None or int(match["base"]) > MAX_OFFSET:
         return None
@@ -122,6 +125,7 @@ def parse_segment_file(path: Path | str) -> SegmentFileName | None:
 
 
 def segment_bases(names: Iterable[str]) -> list[int]:
-    """The base offsets of the segments whose logs have these names, in the same order."""
+    """Return the base offsets of the segments whose log files are among these names, in the same
+    order."""
     found = map(parse_segment_file, names)
     return [one.base_offset for one in found if one and one.kind == "log" and not one.suffix]

@@ -1,5 +1,5 @@
-"""What a broker keeps of files between uses, by last use: a number of open handles, and a number of
-bytes that were read of index files."""
+"""What a broker keeps of files between uses, least recently used first out: open handles, and bytes
+read from index files."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -17,13 +17,13 @@ INDEX_CACHE_BYTES: Final = 32 << 20
 class OpenFiles:
     """Keeps files open between uses and closes the least recently used beyond `limit`.
 
-    For one thread, because any call may close what an earlier one gave: another thread would read
-    and write the file that got the number of the closed one. Only `forget` is for all.
+    For one thread, because any call may close a file that an earlier call returned: another thread
+    could then use the handle of a different file. Only `forget` may be called from any thread.
 
-    A file that holds bytes which are not synced yet does not belong here: closing it could
-    lose the error of a later write-back.
+    A file with unsynced bytes must not be kept here: closing it could lose the error of a later
+    write-back.
 
-    Where the process has no handle left, those that are kept here are its reserve.
+    If the process has no handle left, the files kept here serve as its reserve.
     """
 
     def __init__(self, files: Files, limit: int) -> None:
@@ -33,9 +33,9 @@ class OpenFiles:
         self._lent = 0
 
     def use(self, name: str, path: Path | None = None, *, read_only: bool = False) -> File:
-        """The open file of that name, valid until the next call. `path` is the same as a path:
-        to make one takes nearly as long as to open the file. A file that is opened `read_only` is
-        opened like that in every call.
+        """Return the open file of that name, valid until the next call. `path` is the name as a
+        path, passed because creating a path takes nearly as long as opening a file. A file opened
+        with `read_only` must be opened that way in every call.
 
         Raises `OSError`.
         """
@@ -50,8 +50,8 @@ class OpenFiles:
         return file
 
     def keep(self, name: str, file: File) -> None:
-        """Have a file that was opened elsewhere, and is to be read only from now on, ready for the
-        next `use`; it is as good as closed for who gives it."""
+        """Keep a file that was opened elsewhere, and is only read from now on, for the next `use`.
+        The caller must treat it as closed."""
         if name in self._open:
             file.close()
             return
@@ -59,9 +59,10 @@ class OpenFiles:
         self._close_surplus()
 
     def making_room(self, take: Callable[[], T], kept: int = 0) -> T:
-        """What `take` gives, which needs a handle; files are closed for it while there is none.
+        """Call `take`, which needs a handle, and return its result. While no handle is free, close
+        files.
 
-        The `kept` used last stay open. Raises `OSError`.
+        The `kept` most recently used files stay open. Raises `OSError`.
         """
         while True:
             try:
@@ -80,9 +81,9 @@ class OpenFiles:
         oldest.close()
 
     def lend(self, file: File) -> File | None:
-        """A second handle on `file` to be kept for longer, until `take_back`; one of the limit.
+        """Return a second handle on `file`, kept until `take_back`. It counts towards the limit.
 
-        `None` when a quarter of all handles is lent already. Raises `OSError`.
+        `None` if a quarter of all handles is lent already. Raises `OSError`.
         """
         if self._lent >= self._limit // 4:
             return None
@@ -96,7 +97,7 @@ class OpenFiles:
         self._lent -= 1
 
     def forget(self, name: str) -> None:
-        """Close the file if it is open: it is about to be renamed or removed."""
+        """Close the file if it is open, because it is about to be renamed or removed."""
         file = self._open.pop(name, None)
         if file is not None:
             file.close()
@@ -108,8 +109,8 @@ class OpenFiles:
 
 
 class IndexCache:
-    """Bytes of index files that are not kept in memory, by keys that name their content; the bytes
-    used last stay."""
+    """A cache of bytes from index files, by keys that identify their content. The least recently
+    used bytes are dropped."""
 
     def __init__(self, limit_bytes: int = INDEX_CACHE_BYTES) -> None:
         self._limit_bytes = limit_bytes
@@ -123,7 +124,7 @@ class IndexCache:
         return data
 
     def put(self, key: Hashable, data: bytes) -> None:
-        """Keep `data`, unless it is more than a quarter of all that is kept."""
+        """Keep `data`, unless it exceeds a quarter of the limit."""
         self.drop(key)
         if len(data) > self._limit_bytes // 4:
             return

@@ -1,7 +1,7 @@
-"""Quarantine of what cannot be believed: it is kept beside its place as `.broken`, never deleted.
+"""Quarantine of invalid bytes: they are kept beside the file as `.broken`, never deleted.
 
-Bytes cut out of `<name>` are in `<name>.<position>.broken`, a whole file in `<name>.broken`. A
-number comes in between (`<name>.2.broken`) where an earlier one has that name already.
+Bytes removed from `<name>` are in `<name>.<position>.broken`, a whole file is in `<name>.broken`.
+If that name exists already, it gets a number (`<name>.2.broken`).
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 def quarantine_file(files: Files, path: Path) -> Path:
-    """Give the file or folder at `path` a name under which it is kept; returns it.
+    """Rename the file or folder at `path` to a quarantine name, and return the new path.
 
     The directory is not synced. Raises `OSError`.
     """
@@ -29,9 +29,9 @@ def quarantine_file(files: Files, path: Path) -> Path:
 
 
 def quarantine_bytes(files: Files, path: Path, start: int, end: int) -> Path:
-    """Copy bytes `start` to `end` of the file at `path` beside it; returns where they are.
+    """Copy bytes `start` to `end` of the file at `path` to a file beside it, and return its path.
 
-    They are on stable storage then, once only however often this is done. Raises `OSError`.
+    The copy is on stable storage. Repeating the call makes no second copy. Raises `OSError`.
     """
     with closing(files.open(path, read_only=True)) as source:
         for target in _names(f"{path.name}.{start}"):
@@ -51,11 +51,11 @@ def _names(stem: str) -> Iterator[str]:
 
 
 def _copy(files: Files, source: File, start: int, end: int, kept: Path) -> None:
-    # A crash in between must not leave half a copy.
+    # A crash must not leave half a copy.
     with replacing(files, kept) as copy:
         for position in range(start, end, _CHUNK_BYTES):
             data = source.pread(min(_CHUNK_BYTES, end - position), position)
-            if data.strip(b"\0"):  # zeros need no room on the disk
+            if data.strip(b"\0"):  # Zeros need no room on the disk.
                 copy.pwrite(data, position - start)
         copy.truncate(end - start)
 

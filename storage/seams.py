@@ -1,4 +1,4 @@
-"""What the logs of one broker share and are handed: nothing in storage is global."""
+"""What the logs of one broker share. It is passed to them: nothing in storage is global."""
 
 import errno
 import os
@@ -18,11 +18,11 @@ from .files import Files
 from .open_files import IndexCache, OpenFiles
 
 QUIET_MS: Final = 300_000
-"""A producer that was silent for so long does not retry: by default Kafka's producers give up after
-two minutes."""
+"""A producer that was silent for this long does not retry: by default, Kafka's producers give up
+after two minutes."""
 
 LOOK_SECONDS: Final = 10.0
-"""Time between two searches for silent producers, at least: each looks at every log."""
+"""Minimum time between two searches for silent producers. Each search goes through every log."""
 
 
 class Deletions(Protocol):
@@ -32,16 +32,17 @@ class Deletions(Protocol):
 
 
 class DiskRoom:
-    """The free room of one data directory: for all writes, or kept for the way out of a full disk.
+    """The free room of one data directory: open to all writes, or reserved for recovering from a
+    full disk.
 
-    An operation that makes room uses what the reserve gives up. Meanwhile appends are refused, else
-    they would fill the room at once. May be used from several threads.
+    An operation that frees room uses the bytes that the reserve gives up. Appends are refused
+    meanwhile, because they would fill the room at once. Any thread may use this.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self.keepers = 0
-        """How many operations keep the room for themselves now."""
+        """Number of operations that reserve the room now."""
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -55,7 +56,7 @@ class DiskRoom:
                 self.keepers -= 1
 
     def check_append(self) -> None:
-        """Raise what a write to the full disk would raise, if the room is not for appends now."""
+        """Raise the error of a full disk if the room is reserved now."""
         if self.keepers:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -67,15 +68,15 @@ class Forgetful(Protocol):
 
 
 class ProducerBudget:
-    """The memory that the producers of all logs together may take. For the loop's thread.
+    """The memory limit for the producers of all logs together. For the event loop's thread.
 
-    Each log bounds how many producers it remembers, but a broker has thousands of logs. When the
-    room is full, all logs forget the producers that were silent for some minutes: none of them
-    sends a batch again. When all producers have sent something since, a new producer is refused.
+    Each log limits how many producers it remembers, but a broker has thousands of logs. When the
+    limit is reached, all logs forget the producers that were silent for some minutes, because those
+    will not retry a batch. If all producers were active since, a new producer is refused.
     """
 
     def __init__(self, clock: Clock, max_bytes: int | None = None) -> None:
-        """Without `max_bytes` there is always room."""
+        """Without `max_bytes` there is no limit."""
         self.used_bytes = 0
         self._clock = clock
         self._max_bytes = max_bytes
@@ -83,19 +84,19 @@ class ProducerBudget:
         self._looked_at: float | None = None
 
     def enter(self, log: Forgetful) -> None:
-        """Let `log` be asked to forget silent producers, until `leave`."""
+        """Add `log` to those asked to forget silent producers, until `leave`."""
         self._logs[log] = None
 
     def leave(self, log: Forgetful) -> None:
         self._logs.pop(log, None)
 
     def holds(self, more_bytes: int) -> bool:
-        """Whether there is room for so many bytes more as it is."""
+        """Whether this many more bytes fit without forgetting a producer."""
         return self._max_bytes is None or self.used_bytes + more_bytes <= self._max_bytes
 
     def check(self, producer_id: int, more_bytes: int) -> None:
-        """Make room for a producer that is not known yet. Raises `PolicyViolation` where all that
-        are known have sent something lately."""
+        """Make room for an unknown producer. Raises `PolicyViolation` if all known producers were
+        active recently."""
         if self.holds(more_bytes):
             return
         now = self._clock.monotonic()
@@ -116,7 +117,7 @@ class ProducerBudget:
 
 @value_class
 class Seams:
-    """Clock, file system, event sink, random numbers and what is shared between logs."""
+    """Clock, file system, event sink, random numbers, and what logs share."""
 
     clock: Clock
     files: Files

@@ -1,8 +1,8 @@
-"""Changes in steps: what may wait for the disk in a thread, what must not in the loop's.
+"""Changes in steps: work that may wait for the disk runs in a thread, the rest in the event loop's.
 
-A change is written as a generator. What it yields is work for any thread; what stands between is
-done in the thread that owns the data, and sees the work's exception where it yielded. So it reads
-as one function, and can be carried out at once or with the loop going on meanwhile.
+A change is a generator. It yields work for any thread. The code in between runs in the thread that
+owns the data, and gets an exception of the work at the `yield`. So a change reads as one function,
+and can be carried out at once or while the event loop continues.
 """
 
 import threading
@@ -16,10 +16,10 @@ Steps = Generator[Work, None, T]
 
 
 class SteppedChange(Generic[T]):
-    """One change under way. Only `run` may be called in another thread.
+    """One change in progress. Only `run` may be called in another thread.
 
-    Steps are numbered from 0. One that is done is passed over, so that another caller may carry on
-    with a change, or finish it, while the one who began it waits for a thread.
+    Steps are numbered from 0. Calls for a finished step are ignored, so that another caller can
+    continue or finish a change while its first caller waits for a thread.
     """
 
     def __init__(self, steps: Steps[T]) -> None:
@@ -31,7 +31,7 @@ class SteppedChange(Generic[T]):
         self._outcome: list[T] = []
         self._work: Work | None = None
         self.step = -1
-        """The number of the step whose work is to be run next; -1 before `begin`."""
+        """Number of the step whose work runs next; -1 before `begin`."""
 
     @property
     def begun(self) -> bool:
@@ -43,16 +43,16 @@ class SteppedChange(Generic[T]):
 
     @property
     def work(self) -> Work | None:
-        """What is to be run next; `None` before `begin` and once it is done."""
+        """The work to run next; `None` before `begin` and after the last step."""
         return self._work
 
     def begin(self) -> None:
-        """Do what comes before the first work, if that has not been done."""
+        """Run the code before the first work, unless it ran already."""
         if not self.begun:
             self._go_on()
 
     def run(self, step: int) -> None:
-        """Do the work of `step`. What it raises is for the change, not for the caller."""
+        """Run the work of `step`. Its exception is passed to the change, not to the caller."""
         with self._lock:
             if self._ran == step and self._work is not None:
                 try:
@@ -62,7 +62,7 @@ class SteppedChange(Generic[T]):
                 self._ran += 1
 
     def advance(self, step: int) -> None:
-        """Take in the work of `step`, which has been run."""
+        """Continue after the work of `step`, which was run."""
         if self.step == step and not self.done:
             self._go_on()
 
@@ -78,10 +78,10 @@ class SteppedChange(Generic[T]):
             self._work = None
             self._failure = error
         finally:
-            del failure  # Its traceback has this frame: the two would be left to the collector.
+            del failure  # Its traceback has this frame: only the garbage collector would free both.
 
     def finish(self) -> None:
-        """Do all that is left, here and now."""
+        """Do all remaining steps now."""
         self.begin()
         while not self.done:
             step = self.step
@@ -89,7 +89,7 @@ class SteppedChange(Generic[T]):
             self.advance(step)
 
     def result(self) -> T:
-        """What the change returned, once it is done. Raises what it raised."""
+        """Return the result of a finished change, or raise its exception."""
         if self._failure is not None:
             raise self._failure
         return self._outcome[0]

@@ -1,1 +1,1 @@
-"""Test kit: movable clock, faulty files, in-process broker."""
+"""Test kit: a clock that tests move, faulty files, a broker in the test process."""

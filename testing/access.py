@@ -28,7 +28,8 @@ Plan = Callable[[], tuple[R, Sequence[AccessRecord]]]
 
 
 def change_access(broker: Broker, plan: Plan[R]) -> R:
-    """Change users, rules or quotas of a running broker; they hold when this returns."""
+    """Change users, ACLs or quotas of a running broker. The change is in force when this
+    returns."""
     store: Any = broker.services.metadata
     metadata = broker.directory.metadata
     outcome, records = plan()
@@ -69,7 +70,7 @@ class StoredAccess:
 
 
 class AccessInMemory:
-    """What is stored, without a broker. `use` is called after each change."""
+    """Users, ACLs and quotas in memory, without a broker. `use` is called after each change."""
 
     def __init__(self, use: Callable[[AccessState], None] = lambda _: None) -> None:
         self.state = AccessState()
@@ -85,7 +86,7 @@ class AccessInMemory:
 
 
 def sasl_client(mechanism: str, name: str, password: str) -> SaslClient:
-    """The client's side of a mechanism; for OAUTHBEARER the password is the token."""
+    """Return the client's side of a mechanism. For OAUTHBEARER the password is the token."""
     if mechanism == OAUTHBEARER:
         return OAuthBearerClient(password)
     if mechanism == PLAIN:
@@ -94,7 +95,7 @@ def sasl_client(mechanism: str, name: str, password: str) -> SaslClient:
 
 
 async def log_in(client: Wire, name: str, password: str, mechanism: str = "SCRAM-SHA-512") -> Any:
-    """Log in by the native protocol; returns the last answer. Raises what the broker says."""
+    """Log in over the native protocol and return the last answer. Raises the broker's error."""
     sasl = sasl_client(mechanism, name, password)
     said: bytes | None = sasl.first()
     while True:
@@ -109,7 +110,7 @@ async def log_in(client: Wire, name: str, password: str, mechanism: str = "SCRAM
 async def log_in_to_kafka(
     client: Wire, name: str, password: str, mechanism: str = "SCRAM-SHA-512"
 ) -> Any:
-    """Log in by Kafka's protocol; returns the last answer. Raises what the broker says."""
+    """Log in over Kafka's protocol and return the last answer. Raises the broker's error."""
     chosen = await client.call(SaslHandshakeRequest(mechanism=mechanism))
     if chosen.error_code != NO_ERROR:
         raise error_from_code(chosen.error_code)

@@ -26,20 +26,20 @@ from .clock import MovingClock
 from .files import QuickFiles
 
 DEADLINE_SECONDS: Final = 30
-"""How long it may take to start, to stop, and to do what became due in a step of the clock."""
+"""Maximum time to start, to stop, and to run the tasks that became due in a step of the clock."""
 
 
 class BrokerThread:
-    """Serves from `start` to `stop`, or in a `with` block.
+    """A broker that serves from `start` to `stop`, or in a `with` block.
 
-    Its files are the real ones but for syncs, which a test that cuts no power need not wait for.
+    Its files are real, but syncs do nothing: only a test that cuts the power needs them.
     """
 
     def __init__(self, data_dir: Path, settings: Mapping[str, object] | None = None) -> None:
         """`settings` are the broker's, and defaults for its topics: `{"retention.ms": 60_000}`.
 
-        Without `http.listen` there is no HTTP port, and without `kafka.listen` no Kafka's; without
-        `listen` a free port is taken.
+        There is no HTTP port without `http.listen`, and no port for Kafka's clients without
+        `kafka.listen`. Without `listen`, the native protocol gets a free port.
         """
         self.data_dir = data_dir
         self.clock = MovingClock()
@@ -64,7 +64,8 @@ class BrokerThread:
         return self._known.kafka
 
     def start(self) -> None:
-        """Returns when the broker can serve. Raises what keeps it from starting."""
+        """Start the broker, and return when it can serve. Raises the error that prevents the
+        start."""
         if self._thread is not None:
             raise RuntimeError("the broker is running already")
         self._started: Future[tuple[Broker, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
@@ -80,12 +81,13 @@ class BrokerThread:
         self.clock.on_passed = self._time_passed
 
     def stop(self) -> None:
-        """Stop cleanly. Raises what kept it from that; a broker that is stopped is fine."""
+        """Stop the broker cleanly. Raises the error that ended it early. Does nothing if it is
+        stopped."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
         self.clock.on_passed = lambda seconds: None
-        if not self._ended.done():  # else it failed, as is raised below
+        if not self._ended.done():  # otherwise it failed, and `result` raises the error
             self._loop.call_soon_threadsafe(self._asked_to_stop.set)
         self._ended.result(DEADLINE_SECONDS)
         thread.join(DEADLINE_SECONDS)
@@ -127,7 +129,7 @@ class BrokerThread:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(self._serve())
         except BaseException as error:
-            # The thread that waits raises it.
+            # The waiting thread raises it.
             (self._ended if self._started.done() else self._started).set_exception(error)
         else:
             self._ended.set_result(None)
@@ -151,7 +153,7 @@ async def running_broker(
     log_stream: TextIO | None = None,
     **settings: object,
 ) -> AsyncIterator[Broker]:
-    """A started broker on `data_dir`; it is stopped cleanly in the end.
+    """Run a broker on `data_dir`, and stop it cleanly at the end of the block.
 
     `settings` are settings of the broker, and defaults for its topics, with underscores for dots:
     `running_broker(path, retention_ms=1000, http_listen="off")`.
@@ -184,8 +186,7 @@ async def _running(broker: Broker) -> AsyncIterator[None]:
 
 
 async def synced(broker: Broker, *logs: Log) -> None:
-    """Sync these logs by the broker's own threads, one at a time. Return when no sync is under way
-    or requested."""
+    """Sync these logs in the broker's own threads. Returns when no sync is running or requested."""
     for log in logs:
         broker.services.commits.request(log.flusher)
     done = asyncio.Event()
@@ -198,7 +199,7 @@ def _text(value: object) -> str:
 
 
 def plain_port(bound: socket.socket) -> Port:
-    """A port of HTTP without TLS and without logins."""
+    """Return an HTTP port without TLS and without logins."""
     return Port(
         setting=HTTP,
         scheme=Scheme.BARE,

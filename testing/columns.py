@@ -1,4 +1,4 @@
-"""Columns made from lists."""
+"""Builds columns from lists."""
 
 from array import array
 from collections.abc import Sequence
@@ -8,8 +8,7 @@ from ..protocol.records.binary import BinaryColumn
 
 
 def binary_column(contents: Sequence[bytes | None]) -> BinaryColumn:
-    """A column of these strings. Where one is null there are bytes all the same, as Arrow
-    allows."""
+    """Return a column of these strings. A null has bytes in the data too, as Arrow allows."""
     data = [b"null" if content is None else content for content in contents]
     valid = bytearray((len(data) + 7) // 8)
     for row, content in enumerate(contents):

@@ -1,8 +1,7 @@
-"""Files under which a process ends in the middle of its work, as `kill -9` ends it.
+"""Files that end the process in the middle of its work, like `kill -9`.
 
-What a process had written stays when it is killed. So every state that a kill can leave is reached
-by ending the process before one of the operations that change something, or half-way through a
-write.
+Data that a process has written survive its kill. So every state that a kill can leave is reached by
+ending the process before one of its changing operations, or half-way through a write.
 """
 
 import os
@@ -20,17 +19,17 @@ from .files import WrappedFiles
 T = TypeVar("T")
 
 KILLED: Final = 137
-"""Exit code of a process that was ended here: what a shell shows after `kill -9`."""
+"""Exit code of a process that was ended here: the one that a shell shows after `kill -9`."""
 
 
 @dataclass(frozen=True, slots=True)
 class KillPoint:
-    """Where a process ends."""
+    """The point at which a process ends."""
 
     number: int
-    """How many operations that change something come before it."""
+    """Number of changing operations before the point."""
     half: bool = False
-    """Whether the first half of what is written there is in the file already."""
+    """Whether the first half of the write at the point is already in the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +37,17 @@ class Change:
     """An operation that changes something."""
 
     kind: str
-    """The name of the method of `Files` or `File`; `create` for an `open` that makes a file."""
+    """Name of the method of `Files` or `File`; `create` for an `open` that creates a file."""
     callers: tuple[str, ...]
-    """The functions of storage that asked for it, innermost first: `segment.Segment.append`."""
+    """The storage functions that called it, innermost first: `segment.Segment.append`."""
     has_half: bool
-    """Whether it is a write of two bytes or more."""
+    """Whether the operation is a write of at least two bytes."""
 
 
 class CrashingFiles(WrappedFiles):
-    """`Files` on other `Files` that end the process at `point`, and call `last_will` before.
+    """`Files` on top of other `Files` that end the process at `point`, after calling `last_will`.
 
-    Syncs change nothing that a kill could take away, so they are not counted.
+    Syncs are not counted: they change nothing that a kill could take away.
     """
 
     def __init__(
@@ -61,16 +60,17 @@ class CrashingFiles(WrappedFiles):
         self._point = point
         self._last_will = last_will
         self.changes: list[Change] = []
-        """What was done."""
+        """Changes made so far, in order."""
 
     def points(self) -> dict[KillPoint, Change]:
-        """Every point at which a process that does the same can be killed."""
+        """Return every point at which a process that does the same can be killed."""
         found = {KillPoint(number): change for number, change in enumerate(self.changes)}
         halves = [number for number, change in enumerate(self.changes) if change.has_half]
         return found | {KillPoint(number, half=True): self.changes[number] for number in halves}
 
     def change(self, kind: str, action: Callable[[], T], half: Callable[[], object] | None) -> T:
-        """Do `action`, or end the process; `half` does the first half of it, if it has one."""
+        """Run `action`, or end the process. `half` does the first half of the action, if it has
+        halves."""
         if self._point is not None and self._point.number == len(self.changes):
             if self._point.half and half is not None:
                 half()
@@ -109,7 +109,7 @@ class CrashingFiles(WrappedFiles):
 
 
 class _CrashingFile:
-    """`File` on another `File`, its changes counted."""
+    """A file on top of another one that counts changes."""
 
     def __init__(self, file: File, files: CrashingFiles) -> None:
         self._file = file
@@ -152,13 +152,13 @@ class _CrashingFile:
 
 
 def in_child(work: Callable[[], object]) -> int:
-    """Run `work` in a child of this process; returns its exit code: `KILLED`, 0, or 1.
+    """Run `work` in a child process. Returns its exit code: `KILLED`, 0, or 1.
 
-    What it raises is written to standard error. Only for work in one thread: the child has no
+    An exception is written to standard error. `work` may use only one thread: the child has no
     other.
     """
     with warnings.catch_warnings():
-        # Later Pythons warn of every thread that the parent has.
+        # Later Python versions warn if the parent has threads.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child:
@@ -172,7 +172,7 @@ def in_child(work: Callable[[], object]) -> int:
 
 
 def _callers(frame: FrameType | None) -> tuple[str, ...]:
-    """The functions of storage on the stack, innermost first, as `module.Class.function`."""
+    """Return the storage functions on the stack, innermost first, as `module.Class.function`."""
     callers = []
     while frame is not None:
         package, _, module = str(frame.f_globals.get("__name__", "")).rpartition(".")

@@ -1,4 +1,4 @@
-"""A data directory: opened, stopped, killed and opened again."""
+"""A data directory that tests open, stop, kill and open again."""
 
 import json
 import shutil
@@ -28,7 +28,7 @@ _MAX_BYTES = 1 << 30
 
 @lru_cache(maxsize=16)
 def _settings_of(given: tuple[tuple[str, str], ...]) -> BrokerSettings:
-    """A directory is opened hundreds of times with the same ones, where every crash is tried."""
+    """Parse settings; cached, because a test of every crash opens a directory hundreds of times."""
     return broker_settings(dict(given))
 
 
@@ -36,26 +36,26 @@ class DataDirectory:
     """A data directory with a clock that stands still, recorded events and settings to choose."""
 
     def __init__(self, path: Path, **settings: object) -> None:
-        """`settings` are the broker's, named with underscores; nothing is opened yet."""
+        """`settings` are the broker's, named with underscores. The directory is not opened yet."""
         self.path = path
         self.clock = ManualClock()
         self.events = RecordedEvents()
         self.files: Files = SystemFiles()
         self.random = Random(1)
-        """Goes on from one opening to the next, so that nothing random comes twice."""
+        """Continues from one opening to the next, so that no random number is repeated."""
         self.settings = {name.replace("_", "."): str(value) for name, value in settings.items()}
         self.member = False
-        """Whether it is that of a cluster member."""
+        """Whether the directory is that of a cluster member."""
         self._directory: LogDirectory | None = None
 
     @property
     def directory(self) -> LogDirectory:
-        """What was opened last."""
+        """The directory that was opened last."""
         assert self._directory is not None
         return self._directory
 
     def open(self) -> LogDirectory:
-        """Open it; events that were recorded before are forgotten."""
+        """Open the directory. Events recorded before are dropped."""
         self.events.seen.clear()
         given = {"retention.ms": "-1"} | self.settings | {"data.dir": str(self.path)}
         self._directory = open_directory(
@@ -69,11 +69,11 @@ class DataDirectory:
         return self._directory
 
     def close(self) -> None:
-        """Stop cleanly."""
+        """Close the directory cleanly."""
         self.directory.close()
 
     def restart(self) -> LogDirectory:
-        """Stop cleanly and start again."""
+        """Close the directory cleanly, and open it again."""
         self.close()
         return self.open()
 
@@ -113,21 +113,21 @@ class DataDirectory:
         return self.make_topic(name, partitions, overrides)
 
     def times(self, topic: str, partition: int = 0) -> list[int]:
-        """The timestamps of all messages of a log, in order."""
+        """Return the timestamps of all messages of a log, in order."""
         return [message[1] for message in read_messages(self.directory.log(topic, partition))]
 
     def names(self) -> list[str]:
-        """What is in the directory."""
+        """Return the names in the directory."""
         return sorted(path.name for path in self.path.iterdir())
 
     def topics_file(self) -> dict[str, dict[str, object]]:
-        """What the topics file says of each topic."""
+        """Return the entry of each topic in the topics file."""
         document = json.loads((self.path / "topics.json").read_text())
         topics: dict[str, dict[str, object]] = document["topics"]
         return topics
 
     def copy(self, path: Path, **settings: object) -> "DataDirectory":
-        """What `kill -9` would leave now, in another folder."""
+        """Copy the directory to another path, in the state that `kill -9` would leave now."""
         shutil.copytree(self.path, path, symlinks=True)
         copied = DataDirectory(path, **settings)
         copied.settings = self.settings | copied.settings
@@ -137,7 +137,7 @@ class DataDirectory:
 
 
 def read_messages(log: Log) -> list[tuple[int, int, bytes | None, bytes | None]]:
-    """`(offset, timestamp, key, value)` of every message of a log, in order."""
+    """Return `(offset, timestamp, key, value)` of every message of a log, in order."""
     if not log.prepared:
         log.prepare()
     found: list[tuple[int, int, bytes | None, bytes | None]] = []
@@ -150,6 +150,6 @@ def read_messages(log: Log) -> list[tuple[int, int, bytes | None, bytes | None]]
             (record.offset, record.timestamp_ms, record.key, record.value)
             for record in records(data, max_decompressed_bytes=_MAX_BYTES, from_offset=offset)
         ]
-        # Behind the last message, or behind marks that are none.
+        # After the last message, or after control batches, which have none.
         offset = walk(data, 0, len(data), check_crc=False).last_offset + 1
     return found

@@ -1,4 +1,4 @@
-"""An etcd of its own, in a process on this machine."""
+"""Runs an etcd server in a process on this machine."""
 
 import shutil
 import signal
@@ -20,12 +20,12 @@ _CLOCK: Final = SystemClock()
 
 
 def etcd_program() -> str | None:
-    """Where the program is, if it is installed (Debian: etcd-server)."""
+    """Return the path of the program, if it is installed (Debian: etcd-server)."""
     return shutil.which("etcd")
 
 
 class EtcdProcess:
-    """One member. It keeps its addresses and its data from one start to the next."""
+    """An etcd server with one member. It keeps its addresses and data across restarts."""
 
     def __init__(
         self, folder: Path, *, tls: Sequence[str] = (), gateway: bool = True, scheme: str = "http"
@@ -45,7 +45,7 @@ class EtcdProcess:
         return self._folder / "etcd.log"
 
     def start(self) -> None:
-        """Start it, and wait until it serves. Raises `RuntimeError`."""
+        """Start etcd, and wait until it serves. Raises `RuntimeError`."""
         program = etcd_program()
         assert program is not None
         options = {
@@ -66,7 +66,7 @@ class EtcdProcess:
         while not self._serves():
             if self._process.poll() is not None or _CLOCK.monotonic() > until:
                 raise RuntimeError(f"etcd does not serve: {self.log.read_text()[-2000:]}")
-            sleep(0.02)  # another process is waited for, which has no event for us
+            sleep(0.02)  # another process, which sends no event to this one
 
     def _serves(self) -> bool:
         if not self.url.startswith("http://"):
@@ -79,12 +79,12 @@ class EtcdProcess:
             return False
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """End it."""
+        """Stop etcd with a signal."""
         if self._process is not None:
             self._process.send_signal(number)
             self._process.wait(DEADLINE_S)
             self._process = None
 
     def close(self) -> None:
-        """End it at once, if it runs."""
+        """Kill etcd, if it runs."""
         self.stop(signal.SIGKILL)

@@ -12,12 +12,12 @@ from typing import TypeVar
 from ..storage.files import Buffer, File, Files, SystemFile, SystemFiles
 
 _WATCHED: list["list[QuickFile]"] = []
-"""Where files are noted as they are opened, for each `ending_process` that we are in."""
+"""Files that were opened, for each `ending_process` block that is active."""
 
 T = TypeVar("T")
 
 _NEVER_FAIL = ("exists", "in_memory", "is_directory")
-"""The operating system answers no instead."""
+"""These methods answer false instead of failing, as in the operating system."""
 
 _MAY_BE_LATE = (
     "make_directory",
@@ -61,8 +61,8 @@ class QuickFiles(SystemFiles):
 
 @contextmanager
 def ending_process() -> Iterator[None]:
-    """Close in the end what was opened meanwhile by any `QuickFiles` and is open still, as the
-    operating system does for a process that was killed."""
+    """Close, at the end of the block, the files that any `QuickFiles` opened in it and that are
+    still open, as the operating system does for a killed process."""
     opened: list[QuickFile] = []
     _WATCHED.append(opened)
     try:
@@ -75,7 +75,8 @@ def ending_process() -> Iterator[None]:
 
 
 class WrappedFiles:
-    """Asks `files` whatever only reads, and for permissions, which no content depends on."""
+    """Passes to `files` all operations that only read, and permissions, on which no content
+    depends."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -116,24 +117,25 @@ class WrappedFiles:
 
 @dataclass(slots=True)
 class Fault:
-    """What is to fail: the operation `kind` on files whose names end in `name`."""
+    """A fault to inject: operation `kind` fails on files whose names end in `name`."""
 
     kind: str
-    """Empty for all that can fail."""
+    """Name of the operation; empty for all that can fail."""
     error: int
-    """The `errno` that it fails with."""
+    """The `errno` of the failure."""
     passing: int
-    """How many such operations work before the first that fails."""
+    """Number of such operations that succeed before the first failure."""
     times: int
-    """How many fail; after these they work again. -1: all."""
+    """Number of operations that fail; later ones succeed again. -1: all."""
     name: str
     written: int
-    """How many bytes a failing `pwrite` leaves in the file."""
+    """Number of bytes that a failing `pwrite` leaves in the file."""
     late: bool
-    """Whether what fails is done all the same, as when only the answer of a disk is lost."""
+    """Whether the failing operation is carried out all the same, as when only the disk's answer is
+    lost."""
 
     def strikes(self, kind: str, path: Path) -> bool:
-        """Whether the operation that is about to happen fails. Counts it."""
+        """Whether the operation that is about to run fails. Counts the operation."""
         meant = kind == self.kind or (not self.kind and kind not in _NEVER_FAIL)
         if not meant or not path.name.endswith(self.name) or not self.times:
             return False
@@ -146,30 +148,30 @@ class Fault:
 
 @dataclass(slots=True)
 class Hold:
-    """Operations that take as long as a test wants: they are waited for, and let go."""
+    """Blocks operations until the test releases them."""
 
     kind: str
     name: str
     reached: threading.Event = field(default_factory=threading.Event)
-    """Set when the first of them has begun."""
+    """Set once the first of these operations has begun."""
     _let_go: threading.Event = field(default_factory=threading.Event)
 
     def let_go(self) -> None:
-        """Let them, and all that come later, be done."""
+        """Release the blocked operations, and all later ones."""
         self._let_go.set()
 
     def wait(self, kind: str, path: Path) -> None:
-        """Begin an operation; returns when it may go on."""
+        """Begin an operation. Returns once it may run."""
         if kind == self.kind and path.name.endswith(self.name):
             self.reached.set()
             self._let_go.wait()
 
 
 class FaultyFiles:
-    """`Files` on other `Files`, with operations that fail as `fail` asks.
+    """`Files` on top of other `Files`, with operations that fail as `fail` requests.
 
-    The kinds are the names of the methods of `Files` and `File`. What a test then asks of the
-    code is that it reports the failure, and that nothing is left half done.
+    Kinds are the names of the methods of `Files` and `File`. Tests check that the code reports the
+    failure and leaves nothing half done.
     """
 
     def __init__(self, files: Files) -> None:
@@ -177,13 +179,13 @@ class FaultyFiles:
         self._faults: list[Fault] = []
         self._holds: list[Hold] = []
         self.operations: list[tuple[str, str]] = []
-        """Kind and file name of every operation, the failed ones too, in order."""
+        """Kind and file name of every operation, including failed ones, in order."""
         self.failed: list[tuple[str, str]] = []
-        """Those that were made to fail."""
+        """The operations that were made to fail."""
         self.open_count = 0
-        """Files that are open now."""
+        """Number of files that are open now."""
         self.bytes_read = 0
-        """What `pread` was asked for, in bytes."""
+        """Number of bytes requested from `pread`."""
 
     def fail(
         self,
@@ -196,27 +198,27 @@ class FaultyFiles:
         written: int = 0,
         late: bool = False,
     ) -> None:
-        """Let operations fail; see `Fault`."""
+        """Make operations fail; see `Fault`."""
         self._faults.append(Fault(kind, error, passing, times, name, written, late))
 
     def hold(self, kind: str, name: str = "") -> Hold:
-        """Hold operations up until they are let go, in whatever thread they are asked for."""
+        """Block file operations, in any thread, until they are released."""
         hold = Hold(kind, name)
         self._holds.append(hold)
         return hold
 
     def heal(self) -> bool:
-        """Let everything work again; say whether anything that was to fail did not yet."""
+        """Let everything work again. Returns whether a requested failure has not happened yet."""
         waiting = any(fault.times > 0 for fault in self._faults)
         self._faults.clear()
         return waiting
 
     def did(self, kind: str, name: str = "") -> int:
-        """How often `kind` was done, or tried, on files whose names end in `name`."""
+        """Return how often `kind` was done, or tried, on files whose names end in `name`."""
         return sum(done == kind and on.endswith(name) for done, on in self.operations)
 
     def check(self, kind: str, path: Path) -> Fault | None:
-        """Note an operation; the fault that strikes it, if there is one."""
+        """Record an operation, and return the fault that applies to it; `None` if there is none."""
         self.operations.append((kind, path.name))
         for hold in self._holds:
             hold.wait(kind, path)
@@ -227,7 +229,7 @@ class FaultyFiles:
         return None
 
     def perform(self, kind: str, path: Path, action: Callable[[], T]) -> T:
-        """Do `action`, unless a fault strikes."""
+        """Run `action`, unless a fault applies."""
         fault = self.check(kind, path)
         if fault is not None:
             if fault.late and kind in _MAY_BE_LATE:
@@ -236,7 +238,7 @@ class FaultyFiles:
         return action()
 
     def opened(self, file: File, path: Path) -> "FaultyFile":
-        """`file`, with the faults of this object."""
+        """Wrap `file`, so that the faults apply to it."""
         self.open_count += 1
         return FaultyFile(file, path, self)
 
@@ -304,7 +306,7 @@ class FaultyFiles:
 
 
 class FaultyFile:
-    """`File` on another `File`, with the faults of its `FaultyFiles`."""
+    """A file on top of another one, with the faults of its `FaultyFiles`."""
 
     def __init__(self, file: File, path: Path, files: FaultyFiles) -> None:
         self._file = file
@@ -355,7 +357,7 @@ class FaultyFile:
         return self._files.opened(file, self._path)
 
     def close(self) -> None:
-        """Close; a second time does nothing, as in `SystemFile`."""
+        """Close the file. A second call does nothing, as in `SystemFile`."""
         if not self._closed:
             self._closed = True
             self._files.open_count -= 1

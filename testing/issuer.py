@@ -1,4 +1,4 @@
-"""Who makes tokens, for tests: keys of its own, their set as JSON, and JWTs signed by them."""
+"""An issuer of tokens for tests: its keys, their JSON key set, and JWTs signed by them."""
 
 import json
 from pathlib import Path
@@ -16,16 +16,16 @@ _CURVES: Final = {"ES256": ec.SECP256R1(), "ES384": ec.SECP384R1(), "ES512": ec.
 
 
 class Issuer:
-    """Signs with the key that was added last, unless another is named."""
+    """An issuer of tokens. It signs with the newest key, unless another one is named."""
 
     def __init__(self, clock: Clock | None = None, algorithm: str = "ES256") -> None:
         self._clock = clock or SystemClock()
         self.keys: dict[str, tuple[str, Any]] = {}
-        """Algorithm and private key, by the id."""
+        """Algorithm and private key, by key id."""
         self.add("first", algorithm)
 
     def add(self, id_: str, algorithm: str = "ES256") -> None:
-        """A new key."""
+        """Create a key."""
         key: Any
         if algorithm in _CURVES:
             key = ec.generate_private_key(_CURVES[algorithm])
@@ -36,7 +36,7 @@ class Issuer:
         self.keys[id_] = algorithm, key
 
     def public_keys(self) -> list[dict[str, Any]]:
-        """As they stand in a set."""
+        """Return the public keys as in a JSON key set."""
         found = []
         for id_, (algorithm, key) in self.keys.items():
             made = jwt.get_algorithm_by_name(algorithm).to_jwk(key.public_key(), as_dict=True)
@@ -49,14 +49,14 @@ class Issuer:
         return json.dumps({"keys": self.public_keys()}).encode()
 
     def write(self, path: Path) -> str:
-        """Put the set into a file, all at once; returns its URL."""
+        """Replace a file with the key set, atomically. Returns the file's URL."""
         beside = path.with_suffix(".new")
         beside.write_bytes(self.key_set())
         beside.replace(path)
         return path.as_uri()
 
     def claims(self, name: str = "alice", seconds: float = 3600, **more: Any) -> dict[str, Any]:
-        """What a token says; `None` leaves a claim out."""
+        """Return the claims of a token; a claim given as `None` is left out."""
         now = self._clock.now_ms() / 1000
         found = {
             "sub": name,
@@ -77,7 +77,7 @@ class Issuer:
         headers: dict[str, Any] | None = None,
         **more: Any,
     ) -> str:
-        """A JWT that holds so long from now on."""
+        """Return a JWT that is valid for `seconds` from now on."""
         id_ = key or list(self.keys)[-1]
         algorithm, private = self.keys[id_]
         claims = self.claims(name, seconds, **more)
@@ -86,7 +86,8 @@ class Issuer:
 
 
 def token_settings(url: str) -> dict[str, object]:
-    """Settings of a broker, with underscores, that takes tokens by the keys at `url`."""
+    """Return settings of a broker, with underscores, that accepts tokens signed by the keys at
+    `url`."""
     return {
         "sasl_enabled_mechanisms": "SCRAM-SHA-512,PLAIN,OAUTHBEARER",
         "sasl_oauthbearer_jwks_endpoint_url": url,

@@ -1,4 +1,4 @@
-"""A log in a folder of its own: opened, stopped, killed and opened again."""
+"""A log in a folder of its own, which tests open, stop, kill and open again."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -34,11 +34,11 @@ from .clock import ManualClock
 from .files import FaultyFiles
 
 ENTRY_BYTES = {0: 31, 1: 39}
-"""What one message of `timed_set` takes, by magic, plain and with its header."""
+"""By magic, the bytes of one plain message of `timed_set` as an entry."""
 
 
 class RecordedEvents:
-    """Implements `horolog.storage.events.Observer`."""
+    """A recorder of events; implements `horolog.storage.events.Observer`."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, dict[str, Any]]] = []
@@ -47,7 +47,7 @@ class RecordedEvents:
         self.seen.append((event, fields))
 
     def named(self, event: str) -> list[dict[str, Any]]:
-        """The fields of every event of that name, in the order of happening."""
+        """Return the fields of every event with this name, in order."""
         return [fields for name, fields in self.seen if name == event]
 
 
@@ -58,13 +58,13 @@ def timed_set(
     base_offset: int = 0,
     value: bytes = b"hello",
 ) -> bytearray:
-    """A message set as a producer sends it: a message without key for each timestamp."""
+    """Return a record set as a producer sends it, with a message without key for each timestamp."""
     new = [NewRecord(value, timestamp_ms=timestamp_ms) for timestamp_ms in timestamps_ms]
     return build_set(new, magic=magic, codec=codec, base_offset=base_offset)
 
 
 def untimed_set(count: int = 1, *, codec: Codec = Codec.NONE) -> bytearray:
-    """A set of v0 messages, which have no time."""
+    """Return a set of v0 messages, which have no time."""
     return timed_set(*[-1] * count, magic=0, codec=codec)
 
 
@@ -77,10 +77,10 @@ def empty_batch(
     producer_id: int = NO_PRODUCER_ID,
     base_sequence: int = -1,
 ) -> bytearray:
-    """A batch without records, of the offsets up to `next_offset`.
+    """Return a batch without records that covers the offsets up to `next_offset`.
 
-    Kafka's cleaner leaves such a batch where it removed all records of an idempotent producer's
-    last one.
+    Kafka's cleaner leaves such a batch when it has removed all records of an idempotent producer's
+    last batch.
     """
     batch = bytearray(BATCH_OVERHEAD)
     header = BatchHeader(
@@ -103,8 +103,8 @@ def empty_batch(
 
 
 def by_set(outcomes: Sequence[Appended | Exception]) -> list[Appended | Exception]:
-    """Outcomes of `Log.append_sets` as they would be if each set had been appended by itself, but
-    for what is known of several together alone."""
+    """Split outcomes of `Log.append_sets` into one per set, as if each set had been appended by
+    itself. Facts known only of several sets together are left out."""
     alone: list[Appended | Exception] = []
     for outcome in outcomes:
         if isinstance(outcome, Exception) or len(outcome.first_offsets) == 1:
@@ -121,7 +121,8 @@ def by_set(outcomes: Sequence[Appended | Exception]) -> list[Appended | Exceptio
 
 
 def delete_due(queue: DeletionQueue) -> int:
-    """Remove what is due, step by step; returns how many paths went that had been added."""
+    """Run the deletions that are due, step by step. Returns how many of the queued paths were
+    removed."""
     waiting = len(queue)
     while queue.run_step() is not None:
         pass
@@ -152,7 +153,7 @@ class LogFolder:
         return self._log
 
     def set(self, **settings: object) -> None:
-        """Override settings, named with underscores, of the log that is open or will be."""
+        """Override settings (named with underscores) of the open log, and of logs opened later."""
         self.settings |= {name.replace("_", "."): str(value) for name, value in settings.items()}
         if self._log is not None:
             self._log.set_settings(topic_settings({}, self.settings))
@@ -170,7 +171,7 @@ class LogFolder:
         topic: str = "t",
         **settings: object,
     ) -> Log:
-        """Open the log; `settings` as in `set`."""
+        """Open the log. `settings` are as in `set`."""
         self.set(**settings)
         self._log = open_log(
             self.path,
@@ -198,14 +199,14 @@ class LogFolder:
         return self._log
 
     def let_go(self) -> None:
-        """Let go of the log as `kill -9` does: what was written stays, nothing else is done."""
+        """Release the log like `kill -9`: written data stay, and nothing else is done."""
         if self._log is not None:
             for segment in self._log.segments:
                 segment.release()
         self.open_files.close()
 
     def restart(self) -> Log:
-        """Stop cleanly and start again."""
+        """Stop the log cleanly, and open it again."""
         log = self.log
         log.close()
         return self.open(
@@ -217,7 +218,7 @@ class LogFolder:
         )
 
     def kill_and_restart(self, *, checkpointed: bool = True) -> Log:
-        """Start again after a kill, with the checkpoints of that moment or with none."""
+        """Kill the log and open it again, with the checkpoints of that moment or with none."""
         log = self.log
         self.let_go()
         return self.open(
@@ -230,11 +231,12 @@ class LogFolder:
         )
 
     def _kept_watermark(self, log: Log) -> int | None:
-        """The high watermark as a cluster member has it in its checkpoint."""
+        """Return the high watermark that a cluster member has in its checkpoint."""
         return log.high_watermark if self._follows and log.watermark.held else None
 
     def usual(self, record_sets: Sequence[Buffer]) -> int:
-        """How many of the first sets would be admitted together; changes nothing."""
+        """Return how many of the first sets would be admitted together on the fast path. Changes
+        nothing."""
         log = self.log
         if not record_sets:
             return 0
@@ -244,14 +246,14 @@ class LogFolder:
         return 0 if admitted is None else len(admitted.first_offsets)
 
     def append(self, *timestamps_ms: int, codec: Codec = Codec.NONE) -> list[int]:
-        """Append each timestamp as a set of one message; returns their offsets."""
+        """Append each timestamp as a set of one message, and return the offsets."""
         return [
             self.log.appender.append(timed_set(ms, codec=codec)).first_offset
             for ms in timestamps_ms
         ]
 
     def stored(self) -> bytes:
-        """Everything below the high watermark, as a consumer fetches it."""
+        """Return everything below the high watermark, as a consumer fetches it."""
         log = self.log
         parts: list[bytes] = []
         offset = log.log_start_offset
@@ -265,43 +267,43 @@ class LogFolder:
         return b"".join(parts)
 
     def entries(self) -> list[Entry]:
-        """The stored entries, CRCs checked."""
+        """Return the stored entries; CRCs are verified."""
         return list(entries(self.stored()))
 
     def records(self) -> list[Record]:
-        """The messages, wrappers opened."""
+        """Return the messages; wrappers are decompressed."""
         return list(records(self.stored(), max_decompressed_bytes=1 << 24))
 
     def times(self) -> list[tuple[int, int]]:
-        """Offset and timestamp of every message."""
+        """Return offset and timestamp of every message."""
         return [(record.offset, record.timestamp_ms) for record in self.records()]
 
     def bases(self) -> list[int]:
-        """The base offsets of the segments."""
+        """Return the base offsets of the segments."""
         return [segment.base_offset for segment in self.log.segments]
 
     def time_entries(self, number: int = -1) -> list[tuple[int, int]]:
-        """The entries of one segment's time index: timestamp and offset."""
+        """Return the entries of one segment's time index: timestamp and offset."""
         index = self.log.segments[number].time_index
         return [index.entry(entry) for entry in range(len(index))]
 
     def offset_entries(self, number: int = -1) -> list[tuple[int, int]]:
-        """The entries of one segment's offset index: offset and position."""
+        """Return the entries of one segment's offset index: offset and position."""
         index = self.log.segments[number].offset_index
         return [index.entry(entry) for entry in range(len(index))]
 
     def found(self, *targets_ms: int) -> list[tuple[int, int] | None]:
-        """What a search finds for each target: timestamp and offset."""
+        """Search for each target, and return timestamp and offset of the message found."""
         self.log.prepare()
         results = [reader.find_time(self.log, target_ms).run() for target_ms in targets_ms]
         return [(found.timestamp_ms, found.offset) if found else None for found in results]
 
     def names(self, suffix: str = "") -> list[str]:
-        """The names in the folder that end in `suffix`."""
+        """Return the names of files in the folder that end in `suffix`."""
         return [path.name for path in sorted(self.path.iterdir()) if path.name.endswith(suffix)]
 
     def content(self, suffixes: Sequence[str] = ("",)) -> dict[str, bytes]:
-        """The bytes of the files whose names end in one of `suffixes`, by name."""
+        """Return the content, by name, of the files whose names end in one of `suffixes`."""
         return {
             path.name: path.read_bytes()
             for path in sorted(self.path.iterdir())
@@ -310,12 +312,12 @@ class LogFolder:
 
 
 def later_format(stored: bytes) -> bytes:
-    """The same record batches in a format that does not exist yet (magic 3)."""
+    """Return the same record batches in a format that does not exist yet (magic 3)."""
     data, position = bytearray(stored), 0
     while position < len(data):
         header = read_header(data, position)
         data[position + MAGIC_AT] = 3
-        # With the CRC of a batch it would be one with a changed bit.
+        # With a valid CRC it would pass for a batch whose magic has one flipped bit.
         data[position + BATCH_ATTRIBUTES_AT] ^= 1
         position += header.size_bytes
     return bytes(data)

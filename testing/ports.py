@@ -10,21 +10,22 @@ from pathlib import Path
 from typing import Final
 
 _LOOKS: Final = 10
-"""The system's table may leave out a connection while others come and go."""
+"""Attempts: the system's table may leave out a connection while others come and go."""
 
 _LOWEST: Final = 10_000
 _OUTGOING: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _OUTGOING_LOWEST: Final = 32_768
-"""Where the system does not say it."""
+"""Used if the system does not report it."""
 _ATTEMPTS: Final = 1_000
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports that nobody listens on or is connected from, at any address of IPv4.
+    """Return different ports on which nothing listens or is connected, at any IPv4 address.
 
-    They are below those that the system gives to connections: such a port stays free until its
-    process listens, whatever connects meanwhile. They are drawn at random, for several processes
-    may look for ports at one time. Raises `RuntimeError` if there are too few.
+    They are below the range from which the system takes ports for outgoing connections. So a port
+    stays free until its process listens, whatever connects meanwhile. They are chosen at random,
+    because several processes may look for ports at once. Raises `RuntimeError` if there are too
+    few.
     """
     drawing = random.SystemRandom()
     highest = _outgoing_lowest()
@@ -49,7 +50,8 @@ def free_port() -> int:
 
 
 def _outgoing_lowest() -> int:
-    """The lowest port that the system gives to a connection, where that leaves enough below it."""
+    """Return the lowest port for outgoing connections, if it leaves enough ports below it;
+    otherwise a default."""
     try:
         lowest = int(_OUTGOING.read_text().split()[0])
     except (OSError, ValueError, IndexError):
@@ -58,14 +60,14 @@ def _outgoing_lowest() -> int:
 
 
 def connected_by(port: int, pids: Mapping[str, int]) -> str | None:
-    """The name of the process, of `pids`, that has a connection from 127.0.0.1:`port`; empty where
-    another one has, `None` where there is no such connection."""
+    """Return the name of the process, of `pids`, that has a connection from 127.0.0.1:`port`; empty
+    if another process has it, `None` if there is no such connection."""
     inode = next(filter(None, (_inode_of(port) for _ in range(_LOOKS))), "")
     if not inode:
         return None
     for name, pid in pids.items():
         folder = Path(f"/proc/{pid}/fd")
-        with suppress(OSError):  # It has ended meanwhile.
+        with suppress(OSError):  # The process may have ended meanwhile.
             for descriptor in os.listdir(folder):
                 with suppress(OSError):
                     if os.readlink(folder / descriptor) == f"socket:[{inode}]":
@@ -74,7 +76,8 @@ def connected_by(port: int, pids: Mapping[str, int]) -> str | None:
 
 
 def _inode_of(port: int) -> str:
-    """Of the socket that is bound to this port of 127.0.0.1, connected, and not closed."""
+    """Return the inode of the socket that is bound to this port of 127.0.0.1 and connected; empty
+    if there is none."""
     local = f"0100007F:{port:04X}"
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()

@@ -1,14 +1,15 @@
-"""What a power cut can leave of a recorded directory.
+"""The states in which a power cut can leave a recorded directory.
 
-Everything that was not synced when the power went may be there or not, each thing by itself:
+Each change that was not synced when the power was cut may have landed on the disk or not,
+independently of the others:
 
-- a write lands in pieces, one for each 512-byte sector that it touches, any subset of them; the
-  length that it gave to the file may land without its bytes, which then are zeros;
-- a new length by truncation landed or not;
-- a name that came, changed or went did so or not. A rename is one step: the file is under the old
-  name or under the new one. A file whose new name did not land is gone, synced or not.
+- a write lands in pieces, one for each 512-byte sector that it touches, in any combination; the
+  file's new length may land without the bytes, which then are zeros;
+- a truncation lands or not;
+- an added, changed or removed name lands or not. A rename is one step: the file has either the old
+  name or the new one. A file whose new name did not land is gone, synced or not.
 
-File systems that are used for data keep more order than that; what survives this survives them.
+Real file systems keep more order than that; code that survives these states survives them.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -31,28 +32,28 @@ from .recording import (
 )
 
 SECTOR_BYTES: Final = 512
-"""What a disk writes at once."""
+"""Bytes that a disk writes at once."""
 
 _PIECES_MAX = 8
-"""A longer write is torn at this many places at most, chosen at random."""
+"""A longer write is split into at most this many pieces, at random places."""
 
 Part = tuple[int, int]
-"""Number of an operation, and number of a part of it that can land by itself."""
+"""Number of an operation, and number of a piece of it that can land by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class CutState:
-    """One directory that a power cut may leave."""
+    """One state of a directory that a power cut may leave."""
 
     operations_done: int
-    """How many operations had been asked for when the power went."""
+    """Number of operations that had been requested when the power was cut."""
     tree: dict[str, bytes | None]
-    """Content by path; `None` is a directory."""
+    """Content by path; `None` for a directory."""
     lost: tuple[str, ...]
-    """What of them did not land, in words."""
+    """Descriptions of the pieces that did not land."""
 
     def make(self, path: Path) -> None:
-        """Make the directory at `path`, which does not exist."""
+        """Create the directory at `path`, which must not exist."""
         path.mkdir()
         for name, content in self.tree.items():
             if content is None:
@@ -62,15 +63,16 @@ class CutState:
 
 
 class PowerCuts:
-    """The states of one recording."""
+    """The states that power cuts during one recording may leave."""
 
     def __init__(
         self, recording: RecordingFiles, random: Random, *, exhaustive_max: int, samples: int
     ) -> None:
-        """After each operation up to `exhaustive_max` states are all tried.
+        """If the operations up to some point allow at most `exhaustive_max` states, all are tried.
 
-        Where there are more, these are tried: nothing landed, all landed, and `samples` of all but
-        one part, one part alone, everything up to one part, and any parts.
+        If there are more, these are tried: nothing landed, everything landed, and `samples` random
+        ones of four kinds: all but one piece, one piece alone, everything up to one piece, and any
+        pieces.
         """
         self._recording = recording
         self._operations = recording.operations
@@ -80,15 +82,15 @@ class PowerCuts:
         self._pieces = self._tear()
         self._safe_from = self._sync_places()
         self.exhaustive = 0
-        """After how many operations every state was tried."""
+        """Number of points at which every state was tried."""
         self.sampled = 0
-        """After how many operations only some were."""
+        """Number of points at which only some states were tried."""
 
     def _tear(self) -> list[list[tuple[int, int]]]:
-        """For each operation the stretches of a write that land by themselves.
+        """Return, for each operation, the pieces that can land by themselves.
 
-        `(start, end)` of bytes in it; a last, empty one is the file's new length. Other
-        operations have one stretch.
+        A piece is a range `(start, end)` of a write's bytes; a last, empty one is the file's new
+        length. Other operations have one piece.
         """
         sizes = {node: len(content) for node, content in self._recording.start.contents.items()}
         pieces: list[list[tuple[int, int]]] = []
@@ -114,7 +116,8 @@ class PowerCuts:
         return list(zip([0, *cuts], [*cuts, length], strict=True))
 
     def _sync_places(self) -> list[int]:
-        """For each operation, after how many operations it is safe; past the end: never."""
+        """Return, for each operation, the number of operations after which it is safe; a number
+        past the end means never."""
         never = len(self._operations) + 1
         safe_from = [never] * len(self._operations)
         contents: dict[int, int] = {}
@@ -138,10 +141,10 @@ class PowerCuts:
         return safe_from
 
     def states(self, again_at: Collection[int] = (), start: int = 0) -> Iterator[CutState]:
-        """The states after each operation, from `start` of them on; each is given once.
+        """Yield the states after each number of operations from `start` on; each state only once.
 
-        Those that an earlier cut could have left too are passed over, but not after as many
-        operations as are in `again_at`: there more is promised than before.
+        States that an earlier cut could have left too are skipped, except after as many operations
+        as are in `again_at`: the code promises more from there on.
         """
         seen: set[int] = set()
         for count in range(start, len(self._operations) + 1):
@@ -151,7 +154,7 @@ class PowerCuts:
             yield from self._states_after(count, seen, again)
 
     def states_after(self, count: int) -> Iterator[CutState]:
-        """The states after exactly `count` operations."""
+        """Yield the states after exactly `count` operations."""
         return self._states_after(count, set(), True)
 
     def _states_after(self, count: int, seen: set[int], again: bool) -> Iterator[CutState]:
@@ -179,9 +182,9 @@ class PowerCuts:
         return isinstance(self._operations[number], FileSync | SyncDirectory)
 
     def _choices(self, parts: list[Part], fresh: Sequence[Part]) -> Iterator[frozenset[Part]]:
-        """Which parts land: every subset, or some when these are too many.
+        """Yield the sets of pieces that land: every subset, or a sample if there are too many.
 
-        One of `fresh`, if there are any, is in each.
+        If `fresh` is not empty, each set contains one of its pieces.
         """
         if 1 << len(parts) <= self._exhaustive_max:
             self.exhaustive += 1
@@ -219,9 +222,10 @@ class PowerCuts:
         chosen: frozenset[Part],
         before: tuple[int, Image] | None = None,
     ) -> Image:
-        """The image after the first `end` of `count` operations, `chosen` of them landed.
+        """Return the image after the first `end` of `count` operations, of which the `chosen`
+        pieces landed.
 
-        `before` is the image after some of them, to go on from.
+        `before` is the number of operations already applied, and the image after them.
         """
         start, image = before or (0, self._recording.start)
         image = image.copy()

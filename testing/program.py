@@ -1,4 +1,4 @@
-"""The program in processes of its own: a server, and commands that talk to it."""
+"""Runs the program in its own processes: a broker, and commands that talk to it."""
 
 import json
 import os
@@ -18,10 +18,10 @@ from typing import IO, Any, Final
 READY: Final = re.compile(
     r"ready native=(?P<native>\S+:\d+)(?: http=(?P<http>\S+:\d+))?(?: kafka=(?P<kafka>\S+:\d+))?\n"
 )
-"""The line that a server prints when it can serve."""
+"""The line that a broker prints when it can serve."""
 
 WITH_HTTP: Final = ("--http-listen", "127.0.0.1:0")
-"""Options of a server that answers HTTP too."""
+"""Options of a broker that also answers HTTP."""
 
 _PROGRAM: Final = (sys.executable, "-m", "horolog")
 _DEADLINE_SECONDS: Final = 30
@@ -30,8 +30,8 @@ Process = subprocess.Popen[str]
 
 
 def next_line(process: Process, within_s: float = _DEADLINE_SECONDS) -> str:
-    """The next line that a command prints. One that prints none is killed after `within_s`, and
-    AssertionError raised."""
+    """Return the next line that a command prints. If none comes within `within_s`, the command is
+    killed and AssertionError raised."""
     assert process.stdout is not None
     killed = Timer(within_s, process.kill)
     killed.start()
@@ -45,7 +45,7 @@ def next_line(process: Process, within_s: float = _DEADLINE_SECONDS) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """How a command ended."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -53,7 +53,7 @@ class CommandResult:
 
     @property
     def objects(self) -> list[Any]:
-        """Standard output as JSON, an object a line."""
+        """Standard output as JSON, one object per line."""
         return [json.loads(line) for line in self.out.split("\n")[:-1]]
 
 
@@ -77,7 +77,7 @@ def run_in_own_process(
 
 
 StartBroker = Callable[[Sequence[str], IO[str], Mapping[str, str]], Process | None]
-"""Starts a broker: arguments, standard error, environment; `None` where it cannot."""
+"""Starts a broker: arguments, standard error, environment. Returns `None` if it cannot."""
 
 _runs: RunCommand = run_in_own_process
 _starts: StartBroker | None = None
@@ -109,15 +109,14 @@ def brokers_started_by(start: StartBroker) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Runs commands. `server` is the broker that they ask, `env` more of their environment;
-    settings in the environment of this process do not reach them.
-    """
+    """Runs commands. `server` is the broker that they talk to; `env` is added to their environment.
+    Settings in the environment of this process do not reach them."""
 
     server: str | None = None
     env: dict[str, str] = field(default_factory=dict)
     cwd: Path | None = None
     own_process: bool = False
-    """Whether commands need a process of their own, whatever `commands_run_by` says."""
+    """Whether commands need a process of their own, regardless of `commands_run_by`."""
 
     def __call__(self, *arguments: str | Path, stdin: str | bytes = b"") -> CommandResult:
         """Run a command to its end."""
@@ -126,7 +125,7 @@ class Program:
         return run([*map(str, arguments)], given, self._environment(), self.cwd)
 
     def ok(self, *arguments: str | Path, stdin: str | bytes = b"") -> CommandResult:
-        """Run a command that must succeed; raises `RuntimeError` when it does not."""
+        """Run a command that must succeed; raises `RuntimeError` if it fails."""
         result = self(*arguments, stdin=stdin)
         if result.code != 0:
             raise RuntimeError(f"{arguments}: exit code {result.code}: {result.err}")
@@ -134,7 +133,8 @@ class Program:
 
     @contextmanager
     def running(self, *arguments: str | Path) -> Iterator[Process]:
-        """A command with its standard streams in the caller's hands; killed in the end."""
+        """Run a command whose standard streams the caller uses; it is killed at the end of the
+        block."""
         with subprocess.Popen(
             [*_PROGRAM, *map(str, arguments)],
             stdin=subprocess.PIPE,
@@ -162,26 +162,26 @@ class ServerProcess:
     native: str
     """Address of the native protocol."""
     kafka: str | None
-    """Where Kafka's clients connect; only with `--kafka-listen`."""
+    """Address for Kafka's clients; only with `--kafka-listen`."""
     data_dir: Path
     log: Path
-    """Its standard error."""
+    """File with the broker's standard error."""
     http_address: str | None = None
-    """Where it answers HTTP; only with `--http-listen`."""
+    """Address for HTTP; only with `--http-listen`."""
 
     @property
     def http(self) -> str:
-        """Where it answers HTTP, of a broker with `--http-listen`."""
+        """Address for HTTP of a broker with `--http-listen`."""
         assert self.http_address is not None, "the broker was started without --http-listen"
         return self.http_address
 
     @property
     def program(self) -> Program:
-        """Commands that ask this server."""
+        """A `Program` whose commands talk to this broker."""
         return Program(self.native)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Send a signal; returns the exit code."""
+        """Send a signal, and return the exit code."""
         self.process.send_signal(number)
         return self.process.wait(_DEADLINE_SECONDS)
 
@@ -195,20 +195,21 @@ def serving(
     limits: Mapping[int, int] | None = None,
     own_process: bool = False,
 ) -> Iterator[ServerProcess]:
-    """A server on a free port, from its ready line on; killed at the end of the block.
+    """Run a broker on a free port. The block starts at its ready line; at the end the broker is
+    killed.
 
-    It answers HTTP and Kafka's clients only with `--http-listen` and `--kafka-listen`: the HTTP
-    libraries take as much processor time as the rest of the start.
+    The broker answers HTTP and Kafka's clients only with `--http-listen` and `--kafka-listen`: the
+    HTTP libraries take as much processor time as the rest of the start.
 
-    `limits` are resource limits of the process, as `{resource.RLIMIT_AS: bytes}`. With
-    `own_process` an interpreter starts for it, whatever `brokers_started_by` says. Raises
-    `RuntimeError` with what it wrote when it does not get ready.
+    `limits` are resource limits of the process, such as `{resource.RLIMIT_AS: bytes}`. With
+    `own_process` a new interpreter is started, regardless of `brokers_started_by`. Raises
+    `RuntimeError` with the broker's output if it does not get ready.
     """
     log = data_dir.parent / f"{data_dir.name}.log"
     places: list[str | Path] = ["--data-dir", data_dir]
     defaults = {"--listen": "127.0.0.1:0", "--http-listen": "off", "--kafka-listen": "off"}
     for flag, address in defaults.items():
-        if flag not in arguments:  # each one that is named is one more address
+        if flag not in arguments:  # each option given adds one more address
             places += [flag, address]
     given = [command, *map(str, places), *map(str, arguments)]
     environment = clean_environment() | (env or {})
@@ -253,5 +254,5 @@ def _set_limits(limits: Mapping[int, int]) -> None:
 
 
 def clean_environment() -> dict[str, str]:
-    """The variables of this process without Horolog's settings."""
+    """Return the environment of this process without Horolog's settings."""
     return {name: text for name, text in os.environ.items() if not name.startswith("HOROLOG_")}

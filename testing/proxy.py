@@ -24,26 +24,26 @@ from ..config.address import join_address, split_address
 _PIECE_BYTES: Final = 1 << 16
 _DEADLINE_S: Final = 10.0
 _TURNS_TO_ACCEPT: Final = 4
-"""Of the loop, until `_accept` has got a connection that was accepted. When its server is closed
-before, asyncio leaves it open, and says nothing."""
+"""Turns of the event loop until `_accept` gets an accepted connection. If its server is closed
+before that, asyncio leaves the connection open without notice."""
 
 EVERYBODY: Final = ""
-"""In the place of a name: all who connect."""
+"""In place of a name: all clients."""
 
 _CHUNK_BYTES: Final = 64 * 1024
 RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
-"""Of `SO_LINGER`: the other end gets a reset, no orderly end."""
+"""Value of `SO_LINGER` with which a close sends a reset instead of an orderly end."""
 
 
 class Direction(enum.Enum):
-    """Which way bytes go."""
+    """Direction in which bytes pass."""
 
     TO_SERVER = "to the server"
     TO_CLIENT = "to the client"
 
 
 class Traffic(enum.Enum):
-    """What becomes of the bytes of one direction."""
+    """What happens to the bytes of one direction."""
 
     PASS = "they arrive"
     WAIT = "they stay under way, in order, and arrive once the way is open; neither end is notified"
@@ -55,14 +55,14 @@ def _anybody(_: int) -> str:
 
 
 class NetworkGate:
-    """Passes connections on while it is open."""
+    """A proxy that passes connections on while it is open."""
 
     def __init__(self, server: str, name_of: Callable[[int], str] = _anybody) -> None:
-        """`name_of` names who connects from a local port, if that is known; it runs in the gate's
-        thread."""
+        """`name_of` returns the name of the client that connects from a local port, if it is known.
+        It runs in the gate's thread."""
         self.name_of = name_of
         self.address = ""
-        """Where to connect."""
+        """Address for clients."""
         self._server = split_address(server)
         self._rules: dict[tuple[str, Direction], Traffic] = {}
         self._delay_s = 0.0
@@ -91,27 +91,27 @@ class NetworkGate:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    # From any thread.
+    # For any thread.
 
     def shut(self, *ways: Direction, of: str = EVERYBODY) -> None:
-        """Let nothing pass in these directions, or in both: it waits."""
+        """Hold back the bytes in these directions, or in both."""
         self._set(Traffic.WAIT, ways, of)
 
     def lose(self, *ways: Direction, of: str = EVERYBODY) -> None:
-        """Lose what goes in these directions, or in both."""
+        """Drop the bytes in these directions, or in both."""
         self._set(Traffic.VANISH, ways, of)
 
     def slow(self, delay_s: float) -> None:
-        """Let everything arrive so much later, in both directions."""
+        """Delay all bytes by `delay_s`, in both directions."""
         self._delay_s = delay_s
 
     def open(self) -> None:
-        """Let pass what waits, and all else, at once."""
+        """Pass the waiting bytes, and all later ones, at once."""
         self._delay_s = 0.0
         self._call(self._open())
 
     def withheld(self, way: Direction, of: str = EVERYBODY) -> int:
-        """Bytes of `of`, or of everybody, that have waited or vanished so far."""
+        """Return the bytes of `of`, or of all clients, that have waited or vanished so far."""
         counts = list(self._withheld.items())
         return sum(count for (name, its), count in counts if its is way and of in (EVERYBODY, name))
 
@@ -122,7 +122,7 @@ class NetworkGate:
     def _set(self, traffic: Traffic, ways: tuple[Direction, ...], of: str) -> None:
         async def change() -> None:
             for link in self._links:
-                link.name = self.name_of(link.port) or link.name  # It may be known by now.
+                link.name = self.name_of(link.port) or link.name  # The name may be known by now.
             for way in ways or tuple(Direction):
                 self._rules[of, way] = traffic
             await self._notify()
@@ -142,14 +142,14 @@ class NetworkGate:
     def _call(self, what: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(what, self._loop).result(_DEADLINE_S)
 
-    # In the thread.
+    # In the gate's thread.
 
     def _traffic(self, name: str, way: Direction) -> Traffic:
         for_all = self._rules.get((EVERYBODY, way), Traffic.PASS)
         return self._rules.get((name, way), for_all)
 
     async def arrives(self, link: "_Link", way: Direction, size_bytes: int) -> bool:
-        """Wait while the way is shut; whether so many bytes arrive at all."""
+        """Wait while the direction is shut. Returns whether the bytes arrive at all."""
         if self._delay_s:
             await asyncio.sleep(self._delay_s)
         if self._traffic(link.name, way) is not Traffic.PASS:
@@ -167,7 +167,7 @@ class NetworkGate:
         link.task.add_done_callback(lambda _: self._ended(link))
 
     def _ended(self, link: "_Link") -> None:
-        # Also of one that was cancelled before it began.
+        # Called even if the connection was cancelled before it began.
         self._links.discard(link)
         link.abort()
 
@@ -191,16 +191,17 @@ class _Link:
         self.port = writer.get_extra_info("peername")[1]
         self.name = gate.name_of(self.port)
         self.torn: set[Direction] = set()
-        """Where something of it has vanished: TCP delivers nothing behind a hole."""
+        """Directions in which bytes have vanished: TCP delivers nothing after a gap."""
         self._gate = gate
         self._here = writer
         self._there: asyncio.StreamWriter | None = None
 
     async def run(self, reader: asyncio.StreamReader, server: tuple[str, int]) -> None:
-        """Until both directions have ended, or it is cancelled, or the server cannot be reached."""
+        """Run until both directions have ended, the task is cancelled, or the server cannot be
+        reached."""
         with suppress(asyncio.CancelledError, OSError):
             if not await self._gate.arrives(self, Direction.TO_SERVER, 0):
-                await asyncio.Event().wait()  # Until the way is open.
+                await asyncio.Event().wait()  # Until the gate opens.
             answers, self._there = await asyncio.open_connection(*server)
             await asyncio.gather(
                 self._pump(reader, self._there, Direction.TO_SERVER),
@@ -227,17 +228,17 @@ class _Link:
             try:
                 data = await source.read(_PIECE_BYTES)
             except OSError:
-                data = b""  # A reset is an end, too; that is said by a packet as all else.
+                data = b""  # A reset ends the stream too, and travels in a packet like data.
             if await self._gate.arrives(self, way, len(data)) and data:
                 sink.write(data)
                 await sink.drain()
         if way in self.torn:
-            await asyncio.Event().wait()  # Until the way is open.
+            await asyncio.Event().wait()  # Until the gate opens.
         sink.close()
 
 
 class Harm(enum.Enum):
-    """What becomes of a connection."""
+    """How a connection is broken."""
 
     RESET = "both ends get a reset"
     HALF_CLOSE = "the receiver of that direction sees its end, the other direction goes on"
@@ -247,29 +248,29 @@ class Harm(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """When a connection is harmed, and how."""
+    """When a connection is broken, and how."""
 
     direction: Direction
     after_bytes: int
-    """How many bytes pass in that direction before it."""
+    """Bytes that pass in that direction before the connection is broken."""
     harm: Harm
 
 
 class Proxy:
-    """Passes connections on to one server. Made by `proxied`."""
+    """A proxy in front of one server. Created by `proxied`."""
 
     def __init__(self, server: str, listening: socket.socket) -> None:
         self.address = join_address(*listening.getsockname()[:2])
-        """Where clients connect."""
+        """Address for clients."""
         self.plan: Plan | None = None
-        """What happens to the connections that are made from now on."""
+        """Plan for new connections; `None` to leave them intact."""
         self.links: list[ProxiedConnection] = []
-        """All connections that were made, the oldest first."""
+        """All connections so far, oldest first."""
         self._server = split_address(server)
         self._listening = listening
 
     async def accept(self) -> None:
-        """Take connections until cancelled."""
+        """Accept connections until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             client, _ = await loop.sock_accept(self._listening)
@@ -294,9 +295,9 @@ class ProxiedConnection:
 
     def __init__(self, client: socket.socket, server: socket.socket, plan: Plan | None) -> None:
         self.harmed = asyncio.Event()
-        """Set when the harm that was planned has been done."""
+        """Set once the planned harm has been done."""
         self.passed = dict.fromkeys(Direction, 0)
-        """Bytes that have passed."""
+        """Bytes that have passed, by direction."""
         self._sockets = (client, server)
         self._plan = plan
         for end in self._sockets:
@@ -339,7 +340,8 @@ class ProxiedConnection:
         others = [pump for pump in self._pumps if pump is not asyncio.current_task()]
         for pump in others:
             pump.cancel()
-        # A socket that a task still reads from must not be closed: its number is given again.
+        # A socket that a task still reads must not be closed, because its file descriptor may be
+        # reused.
         await asyncio.gather(*others, return_exceptions=True)
         for end in self._sockets:
             end.close()
@@ -347,7 +349,7 @@ class ProxiedConnection:
 
 @asynccontextmanager
 async def proxied(server: str) -> AsyncIterator[Proxy]:
-    """A proxy in front of the server at `HOST:PORT`, in the running event loop."""
+    """Run a proxy in front of the server at `HOST:PORT`, in the current event loop."""
     with socket.socket() as listening:
         listening.setblocking(False)
         listening.bind(("127.0.0.1", 0))

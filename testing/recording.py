@@ -1,10 +1,10 @@
-"""Files that note everything that changes a directory, so that a power cut can be played.
+"""Files that record every change of a directory, so that a power cut can be simulated.
 
-`RecordingFiles` does its work in a real directory and keeps a list of operations on *nodes*: a
-node is a file or a directory whatever its name, as a renamed file is still the same file. What a
-power cut could leave of them `power_cuts` works out.
+`RecordingFiles` works in a real directory and keeps a list of operations on *nodes*. A node is a
+file or a directory independent of its name, because a renamed file is still the same file.
+`power_cuts` works out what a power cut could leave of them.
 
-Times of files are neither noted nor restored: after a power cut they may be anything.
+Times of files are neither recorded nor restored: after a power cut they may have any value.
 """
 
 import sys
@@ -18,12 +18,12 @@ from ..storage.files import Buffer, File, Files
 from .files import WrappedFiles
 
 ROOT: Final = 0
-"""The node of the directory that is recorded."""
+"""The node of the recorded directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileWrite:
-    """Bytes were written."""
+    """A write of bytes to a file."""
 
     node: int
     position: int
@@ -32,7 +32,7 @@ class FileWrite:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """The length was set."""
+    """A change of a file's length."""
 
     node: int
     size: int
@@ -40,16 +40,16 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class FileSync:
-    """All that was done to the content of a file before this is safe."""
+    """A sync of a file: all earlier changes of its content are safe."""
 
     node: int
     site: str
-    """Who asked for it, as `SyncSite.name` says it."""
+    """The code that called the sync, as `sync_site` names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A new file or directory got its name."""
+    """A new file or directory with its name."""
 
     directory: int
     name: str
@@ -58,7 +58,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """A file or directory got another name, in one step, in place of what had it before."""
+    """A rename of a file or directory, in one step, replacing whatever had the new name."""
 
     directory: int
     name: str
@@ -69,7 +69,7 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class Unlink:
-    """A file or directory lost its name."""
+    """The removal of a file's or directory's name."""
 
     directory: int
     name: str
@@ -78,7 +78,7 @@ class Unlink:
 
 @dataclass(frozen=True, slots=True)
 class SyncDirectory:
-    """All names that came, changed or went in a directory before this are safe."""
+    """A sync of a directory: all names added, changed or removed in it before are safe."""
 
     node: int
     site: str
@@ -90,7 +90,7 @@ Operation = DataOperation | NameOperation | FileSync | SyncDirectory
 
 
 class Image:
-    """What a directory holds: names in directories, and the content of files."""
+    """The content of a directory tree: names in directories, and bytes of files."""
 
     def __init__(self) -> None:
         self.directories: dict[int, dict[str, int]] = {ROOT: {}}
@@ -103,7 +103,7 @@ class Image:
         return image
 
     def tree(self) -> dict[str, bytes | None]:
-        """Content by path below the root, in order of paths; `None` is a directory."""
+        """Return the content by path below the root, in order of paths; `None` for a directory."""
         found: dict[str, bytes | None] = {}
         self._add(ROOT, "", found)
         return found
@@ -118,10 +118,10 @@ class Image:
 
 
 class RecordingFiles(WrappedFiles):
-    """`Files` on other `Files` that keep `operations` of everything below `root`.
+    """`Files` on top of other `Files` that record `operations` on everything below `root`.
 
-    What is below `root` at the beginning counts as safe. `without` names a sync that is done but
-    not noted, as if the line that asks for it had been removed.
+    What is below `root` at the start counts as safe. `without` names a sync that is carried out but
+    not recorded, as if the line that calls it had been removed.
     """
 
     def __init__(self, files: Files, root: Path, *, without: str | None = None) -> None:
@@ -130,21 +130,21 @@ class RecordingFiles(WrappedFiles):
         self._without = without
         self.operations: list[Operation] = []
         self.start = Image()
-        """What was there at the beginning."""
+        """The content at the start."""
         self.sites: set[str] = set()
-        """Who asked for a sync, `without` included."""
+        """The code that called a sync, including `without`."""
         self.left_out_at: int | None = None
-        """How many operations had been noted when a sync was left out for the first time."""
+        """Number of recorded operations when a sync was first left out."""
         self.directories = {ROOT}
-        """The nodes that are directories."""
+        """Nodes that are directories."""
         self.paths = {ROOT: "."}
-        """The first path of each node, for people to read."""
+        """The first path of each node, for messages."""
         if files.exists(root):
             self._take(root, ROOT)
         self._names = {node: dict(names) for node, names in self.start.directories.items()}
 
     def _take(self, path: Path, directory: int) -> None:
-        """Note what is in a directory now."""
+        """Read the content of a directory into `start`."""
         for name in self._files.names(path):
             node = self._new_node(path / name)
             self.start.directories[directory][name] = node
@@ -161,7 +161,7 @@ class RecordingFiles(WrappedFiles):
         return node
 
     def _place(self, path: Path) -> tuple[int, str]:
-        """The directory's node, and the name in it."""
+        """Return the directory's node, and the name in it."""
         node = ROOT
         *parents, name = path.relative_to(self._root).parts
         for parent in parents:
@@ -241,11 +241,11 @@ class RecordingFiles(WrappedFiles):
         file = self._files.lock(path)
         if not existed:
             self._link(path)
-        return file  # What is written in a lock's file is for people only, and not noted.
+        return file  # The content of a lock file is for people only, and not recorded.
 
 
 class _RecordedFile:
-    """`File` on another `File`, its changes noted."""
+    """A file on top of another one that records changes."""
 
     def __init__(self, file: File, path: Path, node: int, files: RecordingFiles) -> None:
         self._file = file
@@ -287,10 +287,11 @@ class _RecordedFile:
 
 
 def sync_site(frame: FrameType | None, kind: str, path: Path) -> str:
-    """Which line of code a sync belongs to, in words that survive other lines moving.
+    """Return a name for the code that called a sync. The name does not change when other lines
+    move.
 
-    `flush.FlushWork.run: sync *.log`; a helper that syncs for others is named with its caller,
-    as in `topics.write_topics > files.replace_file: sync topics.json.tmp`.
+    For example `flush.FlushWork.run: sync *.log`. A helper that syncs for others is named with its
+    caller, as in `topics.write_topics > files.replace_file: sync topics.json.tmp`.
     """
     callers: list[str] = []
     while frame is not None:

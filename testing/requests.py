@@ -1,4 +1,4 @@
-"""Requests for one topic and one partition, and what is of interest in their answers, for tests."""
+"""Requests for one topic and one partition, and the relevant parts of their answers, for tests."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -18,12 +18,13 @@ from .logs import timed_set
 def message_set(
     *timestamps_ms: int, value: bytes = b"hello", magic: int = 1, codec: Codec = Codec.NONE
 ) -> bytes:
-    """A set as a producer sends it: a message for each timestamp (-1: none)."""
+    """Return a record set as a producer sends it, with a message for each timestamp (-1: none)."""
     return bytes(timed_set(*timestamps_ms, value=value, magic=magic, codec=codec))
 
 
 def create_topic(name: str, partitions: int = 1, **settings: object) -> CreateTopicsRequest:
-    """`settings` are the topic's, with underscores for dots."""
+    """Return a request that creates a topic. `settings` are the topic's, with underscores for
+    dots."""
     configs = [
         CreatableConfig(name=setting.replace("_", "."), value=str(value))
         for setting, value in settings.items()
@@ -50,7 +51,7 @@ def produce_to(
     acks: int = 1,
     timeout_ms: int = 30_000,
 ) -> ProduceRequest:
-    """A set for each of several partitions."""
+    """Return a produce request with a record set for each of several partitions."""
     partitions = [ProducePartition(partition=number, records=data) for number, data in sets]
     topics = [ProduceTopic(name=topic, partitions=partitions)]
     return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topics=topics)
@@ -65,7 +66,7 @@ def fetch(
     max_bytes: int = 1 << 30,
     isolation_level: int = 0,
 ) -> FetchRequest:
-    """`places` are (partition, offset)."""
+    """Return a fetch request. `places` are (partition, offset)."""
     partitions = [
         FetchPartition(
             partition=number, fetch_offset=offset, partition_max_bytes=partition_max_bytes
@@ -84,7 +85,7 @@ def fetch(
 def list_offsets(
     topic: str, *targets: tuple[int, int], max_num_offsets: int = 1, replica_id: int = -1
 ) -> ListOffsetsRequest:
-    """`targets` are (partition, time in ms or sentinel)."""
+    """Return a list-offsets request. `targets` are (partition, time in ms or sentinel)."""
     partitions = [
         ListOffsetsPartition(partition=number, timestamp=target, max_num_offsets=max_num_offsets)
         for number, target in targets
@@ -94,11 +95,11 @@ def list_offsets(
 
 
 def results(response: Any) -> list[Any]:
-    """The results of all partitions, in order."""
+    """Return the results of all partitions, in order."""
     return [result for topic in response.topics for result in topic.partitions]
 
 
 def result(response: Any) -> Any:
-    """The result of the only partition."""
+    """Return the result of the only partition."""
     (only,) = results(response)
     return only

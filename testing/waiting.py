@@ -1,4 +1,4 @@
-"""Waiting for a state of a broker, without guessing how long that takes."""
+"""Waits for a state of a broker, without guessing how long it takes."""
 
 import asyncio
 import time
@@ -10,7 +10,8 @@ from ..clock import SystemClock
 T = TypeVar("T")
 
 _TURNS: Final = 100
-"""After so many turns of the loop what is waited for takes time, and others need the processor."""
+"""After this many turns of the loop, the awaited state takes real time, and other tasks need the
+processor."""
 
 _PAUSE_S: Final = 0.001
 
@@ -18,8 +19,8 @@ _LOOK_SECONDS: Final = 0.05
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Let the loop turn until `condition` holds, of a broker in the same loop. A test's own timeout
-    ends a wait for ever."""
+    """Run the event loop until `condition` holds, for a broker in the same loop. There is no
+    deadline but the test's own timeout."""
     turns = 0
     while not condition():
         await asyncio.sleep(0 if turns < _TURNS else _PAUSE_S)
@@ -32,10 +33,11 @@ def wait_until(
     within_s: float = 60.0,
     state: Callable[[], object] = lambda: "it does not come to be",
 ) -> T:
-    """Block until `condition` holds, of another process or thread, which has no event for us; what
-    it returned then.
+    """Block until `condition` holds, and return its result. For a state of another process or
+    thread, which sends no event to this one.
 
-    Raises TimeoutError with what `state` returns after `within_s`, which is far more than it takes.
+    Raises TimeoutError with the result of `state` after `within_s`, which is far longer than
+    needed.
     """
     clock = SystemClock()
     until_s = clock.monotonic() + within_s

@@ -1,6 +1,6 @@
 """A client that speaks either encoding of the protocol frame by frame, for tests of servers.
 
-It decodes what it gets and checks nothing else, and it can send what no client should.
+It decodes what it receives without further checks, and can send what no client should send.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ CLIENT_ID = "wire"
 
 
 class Wire:
-    """One connection. Answers are read one by one, in the order in which they come."""
+    """One connection. Answers are read one by one, in order of arrival."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, encoding: Encoding
@@ -45,18 +45,18 @@ class Wire:
         limit: int = 1 << 26,
         tls: ssl.SSLContext | None = None,
     ) -> "Wire":
-        """Connect to `HOST:PORT`. `limit` is how much is buffered before reading stops."""
+        """Connect to `HOST:PORT`. `limit` is the number of bytes buffered before reading pauses."""
         host, port = split_address(address)
         return cls(*await asyncio.open_connection(host, port, limit=limit, ssl=tls), encoding)
 
     def send(self, api: Api, version: int, body: object) -> int:
-        """Send a request and return its correlation id."""
+        """Send a request, and return its correlation id."""
         number, data = self._numbered(api, version, body)
         self.writer.write(data)
         return number
 
     def send_together(self, *bodies: object) -> list[int]:
-        """Send requests, in their highest versions, in one piece; returns their correlation ids."""
+        """Send requests, in their highest versions, in one write. Returns their correlation ids."""
         apis = {api.request: api for api in APIS.values()}
         sent = []
         for body in bodies:
@@ -71,20 +71,21 @@ class Wire:
         return number, self._encoding.encode_request(api, version, number, self.client_id, body)
 
     def newest(self, api: Api) -> int:
-        """The version in which a request is sent where none is given."""
+        """Return the version in which a request is sent by default."""
         return api.last_version(native=self._encoding.NATIVE)
 
     def send_bytes(self, data: bytes) -> None:
-        """Send anything at all."""
+        """Send arbitrary bytes."""
         self.writer.write(data)
 
     async def frame(self) -> bytes:
-        """The next frame, without its length. Raises `IncompleteReadError` at the end."""
+        """Return the next frame, without its length. Raises `IncompleteReadError` at the end."""
         length = int.from_bytes(await self.reader.readexactly(LENGTH_BYTES), "big")
         return await self.reader.readexactly(length)
 
     async def receive(self) -> tuple[int, Any]:
-        """Correlation id and body of the next answer. Raises the `CodedError` that it is."""
+        """Return correlation id and body of the next answer. An error answer raises its
+        `CodedError`."""
         head, raw = self._encoding.open_response(await self.frame())
         if head.error_code != NO_ERROR:
             raise error_from_code(head.error_code, self._encoding.error_message(raw))
@@ -92,7 +93,7 @@ class Wire:
         return head.correlation_id, self._encoding.decode_response(api.response, version, raw)
 
     async def call(self, body: object, version: int | None = None) -> Any:
-        """Send a request, in its highest version by default, and return the answer's body."""
+        """Send a request, in its highest version by default, and return the body of the answer."""
         api = next(api for api in APIS.values() if api.request is type(body))
         sent = self.send(api, self.newest(api) if version is None else version, body)
         received, answer = await self.receive()
@@ -100,7 +101,8 @@ class Wire:
         return answer
 
     async def at_end(self) -> bool:
-        """Wait until the server closes or resets; False if it sends something instead."""
+        """Wait until the server closes or resets the connection. Returns false if it sends data
+        instead."""
         try:
             return await self.reader.read(1) == b""
         except ConnectionError:
@@ -110,7 +112,7 @@ class Wire:
         self.writer.close()
 
     def reset(self) -> None:
-        """Close as a process does that ends with answers that it has not read."""
+        """Reset the connection, as happens when a process ends without reading all answers."""
         option = socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE
         self.writer.get_extra_info("socket").setsockopt(*option)
         self.writer.transport.abort()
@@ -123,7 +125,7 @@ async def wire(
     tls: ssl.SSLContext | None = None,
     kind: type[Wire] = Wire,
 ) -> AsyncIterator[Wire]:
-    """An open connection, closed in the end."""
+    """Open a connection, and close it at the end of the block."""
     client = await kind.open(address, encoding=encoding, tls=tls)
     try:
         yield client

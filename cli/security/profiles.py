@@ -40,7 +40,7 @@ _HEADER: Final = "# Written by `horolog profile`; comments are lost when it writ
 
 @dataclass(slots=True)
 class Profiles:
-    """All of them."""
+    """Names of all options."""
 
     in_use: str | None = None
     by_name: dict[str, Layer] = field(default_factory=dict)

@@ -1,1 +1,1 @@
-"""Topics, settings, offsets and named positions."""
+"""Administration of topics, settings, offsets, committed positions, ACLs, quotas and users."""

@@ -51,17 +51,17 @@ ANY: AclFilter = AclFilter(
     operation=1,
     permission_type=1,
 )
-"""Means every rule."""
+"""Filter that matches every ACL."""
 
 
 class QuotaAdmin(Admin):
-    """Lists, sets and takes away quotas.
+    """Lists, sets and removes quotas.
 
-    What the server refuses is raised as the error class of its code, with its words.
+    An error of the server is raised as the error class of its code, with the server's message.
     """
 
     async def quotas(self) -> list[QuotaEntry]:
-        """Every quota, by the user or client, or both, whose it is."""
+        """Return all quotas, each with the user, client id or both to which it applies."""
         response: DescribeClientQuotasResponse = await self._cluster.request(
             DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest(components=[]), to=Some.CONTROLLER
         )
@@ -69,7 +69,7 @@ class QuotaAdmin(Admin):
         return list(response.entries or ())
 
     async def alter_quotas(self, alterations: Sequence[QuotaAlteration]) -> None:
-        """Set quotas, or take them away."""
+        """Set or remove quotas."""
         request = AlterClientQuotasRequest(entries=list(alterations), validate_only=False)
         response: AlterClientQuotasResponse = await self._cluster.request(
             ALTER_CLIENT_QUOTAS, request, to=Some.CONTROLLER
@@ -79,14 +79,14 @@ class QuotaAdmin(Admin):
 
 
 class UserAdmin(Client):
-    """Lists users, gives them passwords and takes these away.
+    """Lists users, and sets and removes their passwords.
 
-    A password is salted and hashed here; the server never sees it. What the server refuses is
-    raised as the error class of its code, with its words.
+    Passwords are salted and hashed in the client; the server never sees them. An error of the
+    server is raised as the error class of its code, with the server's message.
     """
 
     async def users(self) -> dict[str, dict[int, int]]:
-        """By user: the iterations by the number of the mechanism."""
+        """Return the iterations by user and by the number of the SCRAM mechanism."""
         response: DescribeUserScramCredentialsResponse = await self._cluster.request(
             DESCRIBE_USER_SCRAM_CREDENTIALS,
             DescribeUserScramCredentialsRequest(users=None),
@@ -105,7 +105,8 @@ class UserAdmin(Client):
         upsertions: Sequence[ScramUpsertion] = (),
         removed: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
-        """Give passwords, and take those of mechanisms, by their numbers, from users."""
+        """Set passwords (`upsertions`), and remove the credentials of mechanisms, by number, from
+        users."""
         deletions = [
             ScramDeletion(name=name, mechanism=number)
             for name, numbers in (removed or {}).items()
@@ -121,13 +122,13 @@ class UserAdmin(Client):
 
 
 class AclAdmin(Admin):
-    """Lists, adds and takes away rules.
+    """Lists, adds and removes ACLs.
 
-    What the server refuses is raised as the error class of its code, with its words.
+    An error of the server is raised as the error class of its code, with the server's message.
     """
 
     async def acls(self) -> list[AclCreation]:
-        """Every rule."""
+        """Return all ACLs."""
         request = DescribeAclsRequest(
             resource_type=ANY.resource_type,
             resource_name=None,
@@ -163,7 +164,7 @@ class AclAdmin(Admin):
             check(result)
 
     async def remove_acls(self, filters: Sequence[AclFilter]) -> list[AclCreation]:
-        """Those that are gone."""
+        """Remove the ACLs that match these filters, and return them."""
         response: DeleteAclsResponse = await self._cluster.request(
             DELETE_ACLS, DeleteAclsRequest(filters=list(filters)), to=Some.CONTROLLER
         )
@@ -186,7 +187,8 @@ class AclAdmin(Admin):
         return gone
 
     async def authorization(self) -> tuple[str, str] | None:
-        """Whether rights are looked at, and the super users; `None` when that is not known."""
+        """Return the values of `authorization` and `super.users`; None if the client may not read
+        them."""
         try:
             found = {each.name: each.value for each in await self.broker_settings()}
         except CodedError:

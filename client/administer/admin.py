@@ -105,22 +105,26 @@ from .positions import Position, commit, committed
 from .searching import By, find_offset, offsets_at
 
 _SETTLING_S: Final = 10.0
-"""How long the brokers may take to learn of a change; tenths of a second are usual."""
+"""Seconds that the brokers may take to learn of a change; tenths of a second are usual."""
 
 
 class ReplicaAdmin(Client):
-    """Asks one broker of a cluster. What it refuses is raised as the error class of its code."""
+    """Asks one broker of a cluster. An error of the broker is raised as the error class of its
+    code."""
 
     async def describe(self) -> DescribeReplicasResponse:
-        """What the broker knows of the cluster."""
+        """Return what the broker knows of the cluster."""
         response: DescribeReplicasResponse = await self._cluster.request(
             DESCRIBE_REPLICAS, DescribeReplicasRequest()
         )
         return response
 
     async def promote(self, broker_id: int = 0, *, accept_loss: bool = False) -> int:
-        """Let a broker lead, by the word of the leader; or with 0 the one that is asked. Returns
-        the epoch that the answering broker leads in, or led in."""
+        """Ask the leader to hand over to a broker, which happens when that broker has everything.
+        With 0, the asked broker becomes the leader without the current leader's agreement.
+
+        Returns the leader epoch of the answering broker, or its last one if it no longer leads.
+        """
         response: PromoteResponse = await self._cluster.request(
             PROMOTE, PromoteRequest(broker_id=broker_id, accept_loss=accept_loss)
         )
@@ -128,9 +132,10 @@ class ReplicaAdmin(Client):
 
 
 class Admin(Client):
-    """Creates, describes, changes and deletes topics; finds offsets; keeps named positions.
+    """Creates, describes, changes and deletes topics, finds offsets, and manages committed
+    positions.
 
-    What the broker refuses is raised as the error class of its code, with its words.
+    An error of the broker is raised as the error class of its code, with the broker's message.
     """
 
     async def create_topic(
@@ -142,11 +147,11 @@ class Admin(Client):
         settings: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Raises InvalidTopic, TopicAlreadyExists, InvalidPartitions, InvalidConfig,
-        InvalidReplicationFactor.
+        """Create a topic. Raises InvalidTopic, TopicAlreadyExists, InvalidPartitions,
+        InvalidConfig, InvalidReplicationFactor.
 
-        `replication_factor` copies of each partition; -1: as many as the cluster's default says.
-        With `validate_only` nothing is made, and what it would raise is raised.
+        `replication_factor` is the number of copies of each partition; -1 means the cluster's
+        default. With `validate_only` nothing is created, but the same errors are raised.
         """
         check_topic(name, "name")
         check_int(partitions, "partitions")
@@ -172,13 +177,14 @@ class Admin(Client):
             await self._settle(name, partitions)
 
     async def list_topics(self) -> dict[str, int]:
-        """Number of partitions by topic, in order of name; without a cluster's internal ones."""
+        """Return the number of partitions by topic, in order of name, without internal topics of a
+        Kafka cluster."""
         topics = (await self.describe_cluster()).topics
         return {name: topic.partitions for name, topic in topics.items()}
 
     async def describe_cluster(self, topics: Sequence[str] = ()) -> ClusterDescription:
-        """What ids tell apart: the broker's data directory or the cluster, and its topics; all of
-        them, or those of `topics` that exist."""
+        """Return the id of the cluster and its topics: all topics, or those of `topics` that
+        exist."""
         response = await topic_metadata(self._cluster, topics)
         found = {
             topic.name: TopicSummary(
@@ -190,8 +196,8 @@ class Admin(Client):
         return ClusterDescription(response.cluster_id, found)
 
     async def partition_count(self, name: str) -> int:
-        """How many partitions a topic has. Raises UnknownTopicOrPartition. The right to read a
-        topic is enough for that, other than for its settings (`describe_topic`)."""
+        """Return the number of partitions of a topic. Raises UnknownTopicOrPartition. The right to
+        read the topic is enough; `describe_topic` also needs the right to read its settings."""
         return (await partition_counts(self._cluster, [name]))[name]
 
     async def find_window(self, name: str) -> WindowName | None:
@@ -200,14 +206,14 @@ class Admin(Client):
         return await find_window(self._cluster, name)
 
     async def describe_topic(self, name: str) -> TopicDescription:
-        """Raises UnknownTopicOrPartition."""
+        """Return a topic with its settings. Raises UnknownTopicOrPartition."""
         topic = topic_result((await topic_metadata(self._cluster, [name])).topics, name)
         settings = await self._settings(TOPIC_RESOURCE, name)
         return TopicDescription(name, len(topic.partitions), settings, topic.topic_id or None)
 
     async def broker_settings(self) -> tuple[TopicSetting, ...]:
-        """The broker's own settings, and the defaults that it has for its topics; of a cluster
-        those of one broker."""
+        """Return the broker's own settings and its defaults for topics; at a Kafka cluster, those
+        of one broker."""
         if isinstance(self._cluster, KafkaCluster):
             node_id = (await self._cluster.node_ids())[0]
             return await self._settings(BROKER_RESOURCE, str(node_id), NodeById(node_id))
@@ -229,10 +235,10 @@ class Admin(Client):
     async def alter_topic(
         self, name: str, settings: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
-        """Change these settings and keep the others; None unsets one.
+        """Change these settings and keep the others; None removes the topic's own value.
 
-        Raises InvalidConfig and UnknownTopicOrPartition; nothing is changed then. At a Kafka
-        cluster a change that another makes at the same moment can get lost.
+        Raises InvalidConfig, UnknownTopicOrPartition without changing anything. At a Kafka cluster
+        a concurrent change by another client can get lost.
         """
         check_topic(name, "name")
         check_settings(settings)
@@ -255,10 +261,10 @@ class Admin(Client):
     async def create_partitions(
         self, name: str, partitions: int, *, validate_only: bool = False
     ) -> None:
-        """Raise the number of partitions to `partitions`.
+        """Increase the number of partitions to `partitions`.
 
-        Messages stay where they are; those with a key may go elsewhere from then on. Raises
-        UnknownTopicOrPartition, InvalidPartitions.
+        Stored messages stay where they are; new messages with the same key may go to another
+        partition. Raises UnknownTopicOrPartition, InvalidPartitions.
         """
         check_topic(name, "name")
         check_int(partitions, "partitions")
@@ -274,9 +280,9 @@ class Admin(Client):
             await self._settle(name, partitions)
 
     async def delete_records(self, topic: str, partition: int, before: int | None) -> int:
-        """Drop every message with an offset below `before`; None drops all that can be read.
+        """Delete all messages with an offset below `before`; None deletes all readable messages.
 
-        They are gone for good on return; that is the first offset there is now. Raises
+        Returns the first offset of the partition when the messages are permanently deleted. Raises
         UnknownTopicOrPartition, OffsetOutOfRange.
         """
         check_place(topic, partition)
@@ -296,10 +302,10 @@ class Admin(Client):
     async def describe_log_dirs(
         self, partitions: Mapping[str, Sequence[int]] | None = None
     ) -> list[LogDir]:
-        """What partitions take on the broker's disk: all, or these by topic; of a cluster on the
-        disks of all brokers.
+        """Return the disk space of partitions: all, or these by topic. At a Kafka cluster this
+        covers the disks of all brokers.
 
-        Those that do not exist are left out.
+        Partitions that do not exist are left out.
         """
         asked = None
         if partitions is not None:
@@ -331,7 +337,7 @@ class Admin(Client):
         ]
 
     async def delete_topic(self, name: str) -> None:
-        """Raises UnknownTopicOrPartition."""
+        """Delete a topic. Raises UnknownTopicOrPartition."""
         response: DeleteTopicsResponse = await self._cluster.request(
             DELETE_TOPICS, DeleteTopicsRequest(topic_names=[name]), to=Some.CONTROLLER
         )
@@ -348,11 +354,10 @@ class Admin(Client):
         timestamp_ms: int | None = None,
         by: By = "timestamp",
     ) -> FindResult:
-        """The first message at or after a time: `Found`, or why none is, `AfterEnd` or
-        `NoTimestamps`.
+        """Find the first message at or after a time. Returns `Found`, or the reason why there is
+        none: `AfterEnd` or `NoTimestamps`.
 
-        `by="append"` goes by the times at which the broker appended the messages, as far as it
-        knows them.
+        `by="append"` searches by append time, as far as the broker knows append times.
         """
         target_ms = epoch_ms(when, timestamp_ms, check_units=self._check_units, is_bound=True)
         if target_ms is None:
@@ -362,10 +367,10 @@ class Admin(Client):
     async def list_offsets(
         self, topic: str, partition: int, targets: Sequence[int]
     ) -> list[OffsetAt]:
-        """One answer for each target: epoch milliseconds, `LATEST`, `EARLIEST` or `LARGEST`.
+        """Return one answer for each target: epoch milliseconds, `LATEST`, `EARLIEST` or `LARGEST`.
 
-        `LATEST` and `EARLIEST` answer without a timestamp. `LARGEST` raises UnsupportedVersion at
-        a Kafka cluster.
+        `LATEST` and `EARLIEST` are answered without a timestamp. `LARGEST` raises
+        UnsupportedVersion at a Kafka cluster.
         """
         for target in targets:
             if target >= 0:
@@ -382,13 +387,12 @@ class Admin(Client):
         partitions: Sequence[int] | None = None,
         by: WindowBy = CREATE,
     ) -> TimeCounts:
-        """How many messages there are in each interval of a window of time, in all partitions or
-        in these together.
+        """Count the messages in each interval of a time window, over all partitions or over these.
 
-        The first interval begins at `start` and the last ends at `end`, which is not in it; without
-        `every` there is one. `by="append"` goes by the times at which the broker appended the
-        messages. From a Kafka cluster the messages are read for it. Raises ValueError for a start
-        after the end and for more than 100,000 intervals.
+        The first interval starts at `start`; the last ends at `end`, exclusive. Without `every`
+        there is one interval. `by="append"` counts by append time. At a Kafka cluster the client
+        reads the messages to count them. Raises ValueError for an end before the start and for more
+        than 100,000 intervals.
         """
         intervals = intervals_of(start, end, every, by, check_units=self._check_units)
         return await count_by_time(self._cluster, topic, intervals, partitions)
@@ -396,7 +400,8 @@ class Admin(Client):
     async def describe_log(
         self, topic: str, partition: int = 0, *, at_ms: int | None = None
     ) -> DescribeLogPartitionResult:
-        """Offsets, segments and what retention says of them; and how a search for `at_ms` goes.
+        """Describe the log of a partition: offsets, segments, retention and, with `at_ms`, the
+        steps of a search for that time.
 
         Raises UnsupportedVersion at a Kafka cluster, whose protocol has no such request.
         """
@@ -410,8 +415,8 @@ class Admin(Client):
         return partition_result(response.topics, topic, partition)
 
     async def describe_broker(self) -> DescribeBrokerResponse:
-        """What the broker knows of itself and of its machine. Raises UnsupportedVersion at a Kafka
-        cluster, whose protocol has no such request."""
+        """Describe the broker and its machine. Raises UnsupportedVersion at a Kafka cluster, whose
+        protocol has no such request."""
         response: DescribeBrokerResponse = await self._cluster.request(
             DESCRIBE_BROKER, DescribeBrokerRequest()
         )
@@ -427,7 +432,7 @@ class Admin(Client):
         timestamp_ms: int | None = None,
         metadata: str = "",
     ) -> None:
-        """Remember `offset` as the next one to read, under `name`; durable on return.
+        """Commit `offset` as the next one to read, under `name`. It is durable on return.
 
         `timestamp_ms` is the time of the last message read.
         """
@@ -436,16 +441,17 @@ class Admin(Client):
         await commit(self._cluster, name, [position])
 
     async def position(self, name: str, topic: str, partition: int = 0) -> CommittedPosition | None:
-        """The position committed last under `name`; None when there is none."""
+        """Return the last position committed under `name`; None when there is none."""
         found = await committed(self._cluster, name, [(topic, partition)])
         return found[topic, partition]
 
     async def position_names(self) -> list[str]:
-        """The names under which positions are stored, sorted."""
+        """Return the names under which positions are committed, sorted."""
         return await position_names(self._cluster)
 
     async def lag(self, name: str) -> list[PositionLag]:
-        """How far behind its log each position of `name` is; empty when it has none."""
+        """Return how far each position committed under `name` is behind the end; empty when there
+        is none."""
         return await lags_of(self._cluster, name, now_ms=SystemClock().now_ms())
 
     async def _settle(self, topic: str, partitions: int) -> None:
@@ -462,8 +468,11 @@ def _least_in_sync(topic: MetadataTopicResult) -> int | None:
 
 
 async def settle(cluster: KafkaCluster, topic: str, *, partitions: int) -> None:
-    """Wait until every broker that is up knows `topic` with so many partitions that have a leader;
-    0: until none knows it. Gives up after a while, as the change itself is made."""
+    """Wait until every running broker knows `topic` with `partitions` partitions that have a
+    leader; 0 waits until no broker knows the topic.
+
+    After a time limit it returns silently, because the change itself succeeded.
+    """
     end = asyncio.get_running_loop().time() + _SETTLING_S
     backoff = Backoff()
     cluster.forget(topic)
@@ -478,14 +487,15 @@ async def _knows(cluster: KafkaCluster, node_id: int, topic: str, partitions: in
     try:
         response = await cluster.topics([topic], at=NodeById(node_id))
     except (ConnectionFailed, LeaderNotAvailable):
-        return True  # it is gone
+        return True  # the broker is down
     (found,) = response.topics
     led = [one for one in found.partitions if one.leader_id >= 0]
     return (len(led) if found.error_code == NO_ERROR else 0) == partitions
 
 
 def sourced(config: DescribedConfig) -> str:
-    """Where a setting's value comes from, in the words of the native protocol."""
+    """Return the source of a setting, in the words of the native protocol: `topic`, `broker` or
+    `default`."""
     if config.source:
         return config.source
     return {FROM_TOPIC: "topic", FROM_DEFAULT: "default"}.get(config.config_source, "broker")
@@ -494,9 +504,10 @@ def sourced(config: DescribedConfig) -> str:
 def merged(
     settings: Sequence[TopicSetting], changes: Mapping[str, str | None]
 ) -> list[AlterableConfig]:
-    """All settings that a topic is to have of its own, when these are changed.
+    """Return all settings of the topic's own after these changes.
 
-    Kafka's request takes no others, so a change that another makes meanwhile gets lost.
+    Kafka's request replaces all of a topic's settings, so a concurrent change by another client
+    gets lost.
     """
     own = {one.name: one.value for one in settings if one.source == "topic"}
     kept = {**own, **changes}

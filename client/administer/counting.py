@@ -1,4 +1,4 @@
-"""How many messages there are in each interval of a window of time."""
+"""Counting a topic's messages in each interval of a time window."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -40,7 +40,8 @@ _OPTIONS: Final = FetchOptions(
 
 @value_class
 class Intervals:
-    """The stretches of a window: they begin at its start, and the last ends at its end."""
+    """Intervals that divide a window. The first starts at the window's start, and the last ends at
+    the window's end."""
 
     from_ms: int
     until_ms: int
@@ -51,7 +52,8 @@ class Intervals:
         return -(-(self.until_ms - self.from_ms) // self.every_ms)
 
     def begin_ms(self, number: int) -> int:
-        """Where an interval begins; that of the one behind the last is the end."""
+        """Return the start of an interval. The start of the interval after the last one is the
+        window's end."""
         return min(self.from_ms + number * self.every_ms, self.until_ms)
 
 
@@ -63,8 +65,8 @@ def intervals_of(
     *,
     check_units: bool,
 ) -> Intervals:
-    """The intervals that a program asks for. Raises TypeError and ValueError for what is none, and
-    for more than a broker counts at once."""
+    """Return the intervals that a program asks for. Raises TypeError, ValueError for invalid
+    arguments and for more intervals than a broker counts at once."""
     bounds = time_bounds(start, end, by, check_units=check_units)
     if bounds.from_ms is None or bounds.until_ms is None:
         raise TypeError("count_by_time needs a start and an end")
@@ -73,7 +75,7 @@ def intervals_of(
     number = -(-(found.until_ms - found.from_ms) // every_ms)
     if number > MAX_INTERVALS:
         shortest_ms = -(-(found.until_ms - found.from_ms) // MAX_INTERVALS)
-        # Rounded up, so that it still holds a moment later, where the end is now.
+        # Rounded up, so that the value still suffices a moment later for a window that ends now.
         round_ms = 10 ** max(len(str(shortest_ms)) - 2, 0)
         shortest_ms = -(-shortest_ms // round_ms) * round_ms
         raise ValueError(
@@ -97,7 +99,7 @@ def _every_ms(every: timedelta | None, window_ms: int) -> int:
 
 @dataclass(slots=True)
 class _CountSum:
-    """What was counted so far."""
+    """Sum of the counts so far."""
 
     counts: list[int]
     first_ms: int | None = None
@@ -107,7 +109,7 @@ class _CountSum:
     log_bytes: int = 0
 
     def add(self, answer: CountByTimeResponse) -> None:
-        """Add what one answer is about."""
+        """Add the counts of one response."""
         if len(answer.counts) != len(self.counts):
             raise ProtocolError(
                 f"a response with {len(answer.counts)} counts, and {len(self.counts)} were asked "
@@ -121,7 +123,7 @@ class _CountSum:
         self.log_bytes += answer.log_bytes
 
     def see(self, first_ms: int, last_ms: int) -> None:
-        """These times were counted, and those between them may have been."""
+        """Extend the range of counted times by these two."""
         self.first_ms = first_ms if self.first_ms is None else min(self.first_ms, first_ms)
         self.last_ms = last_ms if self.last_ms is None else max(self.last_ms, last_ms)
 
@@ -129,9 +131,10 @@ class _CountSum:
 async def count_by_time(
     cluster: ClusterConnections, topic: str, intervals: Intervals, partitions: Sequence[int] | None
 ) -> TimeCounts:
-    """Count the messages of these partitions, or of all, by time.
+    """Count the messages of these partitions, or of all partitions, by time.
 
-    A broker that cannot count, as those of a Kafka cluster, is read from instead.
+    If the broker does not serve this request, as in a Kafka cluster, the client reads the messages
+    instead.
     """
     if partitions is None:
         numbers = list(range((await partition_counts(cluster, [topic]))[topic]))
@@ -160,8 +163,8 @@ async def count_by_time(
 async def _ask(
     cluster: ClusterConnections, topic: str, partition: int, intervals: Intervals, total: _CountSum
 ) -> None:
-    """Have the broker count a partition. The work for one answer is bounded, so there are several
-    for a large one."""
+    """Let the broker count a partition. The work per response is bounded, so a large partition
+    takes several requests."""
     from_offset = end_offset = -1
     while True:
         answer: CountByTimeResponse = await cluster.request(
@@ -197,7 +200,7 @@ async def _read(
     intervals: Intervals,
     total: _CountSum,
 ) -> None:
-    """Count by reading what can be in the window."""
+    """Count by reading the messages of the window."""
     by_append = intervals.by == APPEND
     window = TimeWindow(
         cluster,

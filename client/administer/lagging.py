@@ -48,14 +48,14 @@ _OPTIONS: Final = FetchOptions(
     max_decompressed_bytes=64 * _KIB * _KIB,
     append_times=False,
 )
-"""Enough for a message; a batch that is larger comes whole."""
+"""Options of a fetch for one message. A batch above the limit is returned whole."""
 
 _AT_A_TIME: Final = 64
-"""Partitions that are asked about at the same time."""
+"""Number of partitions asked about concurrently."""
 
 
 async def position_names(cluster: ClusterConnections) -> list[str]:
-    """The names under which positions are stored, sorted."""
+    """Return the names under which positions are committed, sorted."""
     if isinstance(cluster, KafkaCluster):
         return await group_names(cluster)
     names: list[str] = []
@@ -71,7 +71,8 @@ async def position_names(cluster: ClusterConnections) -> list[str]:
 
 
 async def lags_of(cluster: ClusterConnections, name: str, *, now_ms: int) -> list[PositionLag]:
-    """All positions under `name`, by topic and partition; empty when there are none."""
+    """Return the lag of all positions under `name`, by topic and partition; empty when there are
+    none."""
     if isinstance(cluster, KafkaCluster):
         return await group_lags(cluster, name, now_ms)
     found: list[PositionLag] = []
@@ -90,10 +91,10 @@ async def lags_of(cluster: ClusterConnections, name: str, *, now_ms: int) -> lis
 async def lags_at(
     cluster: ClusterConnections, offsets: Mapping[tuple[str, int], int], *, now_ms: int
 ) -> list[PositionLag]:
-    """Of offsets by topic and partition, whether they are stored or not.
+    """Return the lag of the given offsets, committed or not, by topic and partition.
 
-    Their pace is not known, so there is no time to catch up. A broker goes by its own clock; for
-    a Kafka cluster, which answers no lag, `now_ms` is the time of now.
+    The reading pace is unknown, so there is no estimate of the time to catch up. A broker uses its
+    own clock; for a Kafka cluster, which does not answer a lag, `now_ms` is the current time.
     """
     if isinstance(cluster, KafkaCluster):
         return await lags_at_leaders(cluster, offsets, now_ms)
@@ -133,7 +134,7 @@ def _seconds(ms: int) -> float | None:
 
 
 async def group_names(cluster: KafkaCluster) -> list[str]:
-    """The names of all groups, sorted; each broker knows its own."""
+    """Return the names of all groups, sorted. Each broker lists the groups that it coordinates."""
     names: set[str] = set()
     for node_id in await cluster.node_ids():
         response: ListGroupsResponse = await cluster.request(
@@ -145,7 +146,7 @@ async def group_names(cluster: KafkaCluster) -> list[str]:
 
 
 async def group_lags(cluster: KafkaCluster, name: str, now_ms: int) -> list[PositionLag]:
-    """All positions of a group, by topic and partition."""
+    """Return the lag of all positions of a group, by topic and partition."""
     at = CoordinatorNode(name)
     response: OffsetFetchResponse = await cluster.request(
         OFFSET_FETCH, OffsetFetchRequest(group_id=name, topics=None), to=at
@@ -165,7 +166,8 @@ async def group_lags(cluster: KafkaCluster, name: str, now_ms: int) -> list[Posi
 
 
 def _state(groups: Sequence[DescribedGroup]) -> tuple[str | None, int]:
-    """State and number of members; None for what is only the name of positions."""
+    """Return the group's state and number of members; None, 0 for a name that only stores
+    positions."""
     for group in groups:
         check_code(group.error_code)
         if group.protocol_type or group.members:
@@ -176,7 +178,7 @@ def _state(groups: Sequence[DescribedGroup]) -> tuple[str | None, int]:
 async def lags_at_leaders(
     cluster: KafkaCluster, offsets: Mapping[tuple[str, int], int], now_ms: int
 ) -> list[PositionLag]:
-    """Of offsets by topic and partition."""
+    """Return the lag of the given offsets, by topic and partition."""
     return await _kafka_lags(cluster, offsets, now_ms, None, 0)
 
 
@@ -209,7 +211,7 @@ async def _kafka_lag(
     if position >= end_offset:
         return Lag(0, 0.0)
     first = await _first_from(cluster, topic, partition, position, end_offset)
-    if first is None:  # only control batches are left
+    if first is None:  # only control batches follow
         return Lag(0, 0.0)
     first_ms = first.timestamp_ms
     estimated = first_ms is not None and first.timestamp_type is not TimestampType.LOG_APPEND_TIME
@@ -219,7 +221,8 @@ async def _kafka_lag(
 async def _first_from(
     cluster: KafkaCluster, topic: str, partition: int, offset: int, end_offset: int
 ) -> ConsumerRecord | None:
-    """The first message at or behind an offset."""
+    """Return the first message at or after an offset; None if only control batches follow. Raises
+    ConnectionFailed if the leader returns nothing."""
     while offset < end_offset:
         response: FetchResponse = await cluster.request(
             FETCH,

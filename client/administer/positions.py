@@ -1,7 +1,7 @@
-"""Named positions: stored on the broker, and asked for again.
+"""Committed positions: the requests that commit and fetch them.
 
-A Kafka cluster stores them as the offsets of the group of that name. It has no place for a
-message's time, which stands in front of the text beside the offset there.
+A Kafka cluster stores them as the offsets of the group with that name. It has no field for a
+message's time, so the time is put in front of the offset's metadata text.
 """
 
 from collections.abc import Iterable
@@ -32,18 +32,19 @@ _TIME: Final = "horolog:timestamp_ms="
 
 @value_class
 class Position:
-    """The next offset to read in a partition."""
+    """Position in a partition: the next offset to read."""
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int | None = None
-    """Of the last message read; None when that is not known."""
+    """Timestamp of the last message read; None if unknown."""
     metadata: str = ""
 
 
 async def commit(cluster: ClusterConnections, name: str, positions: Iterable[Position]) -> None:
-    """Store positions under `name`; they are durable on return. Raises what is refused of one."""
+    """Commit positions under `name`. They are durable on return. Raises the error of the first
+    position that was refused."""
     topics: dict[str, list[OffsetCommitPartition]] = {}
     for position in positions:
         topics.setdefault(position.topic, []).append(
@@ -72,7 +73,7 @@ async def commit(cluster: ClusterConnections, name: str, positions: Iterable[Pos
 async def committed(
     cluster: ClusterConnections, name: str, partitions: Iterable[tuple[str, int]]
 ) -> dict[tuple[str, int], CommittedPosition | None]:
-    """The positions committed last under `name`; None where there is none."""
+    """Return the last positions committed under `name`; None for a partition without one."""
     wanted: dict[str, list[int]] = {}
     for topic, partition in partitions:
         wanted.setdefault(topic, []).append(partition)
@@ -120,7 +121,7 @@ def _text(position: Position) -> str:
 
 
 def _split(text: str) -> tuple[int | None, str]:
-    """The time of the last message read, and the text behind it."""
+    """Split the metadata text into the time of the last message read and the application's text."""
     number, end, rest = text.removeprefix(_TIME).partition(";")
     if not text.startswith(_TIME) or not end or not number.isascii() or not number.isdigit():
         return None, text

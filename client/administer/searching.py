@@ -1,4 +1,4 @@
-"""Offsets by time, for consumers and administration alike."""
+"""Requests for offsets by time, used by consumer and admin."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -20,7 +20,7 @@ from ..responses import partition_result
 from ..results import AfterEnd, FindResult, Found, NoTimestamps, OffsetAt
 
 By = Literal["timestamp", "append"]
-"""What a search goes by: messages' timestamps, or the times at which the broker appended them."""
+"""The time that a search compares: messages' timestamps, or their append times."""
 
 
 async def offsets_at(
@@ -31,9 +31,10 @@ async def offsets_at(
     *,
     by: By = BY_TIMESTAMP,
 ) -> list[OffsetAt]:
-    """One answer for each target (epoch ms or a sentinel), served in this order.
+    """Return one answer for each target (epoch milliseconds or a sentinel). The broker serves the
+    targets in this order.
 
-    Raises UnsupportedVersion for what a Kafka cluster does not know.
+    Raises UnsupportedVersion for a search that a Kafka cluster does not support.
     """
     if by not in (BY_TIMESTAMP, BY_APPEND):
         raise ValueError(f"a search goes by {BY_TIMESTAMP!r} or {BY_APPEND!r}, not {by!r}")
@@ -47,7 +48,7 @@ async def offsets_at(
             "the list-offsets requests of Kafka's protocol that are spoken here (versions 1 to "
             f"{LIST_OFFSETS.max_version}) do not ask for the message with the largest time"
         )
-    # A broker of an earlier version knows no `by`.
+    # A broker of an earlier version does not know the field `by`.
     named_by = "" if by == BY_TIMESTAMP else by
     bodies = [
         ListOffsetsRequest(
@@ -82,10 +83,10 @@ async def find_offset(
     *,
     by: By = BY_TIMESTAMP,
 ) -> FindResult:
-    """The first message at or after a time, or why there is none.
+    """Find the first message at or after a time, or the reason why there is none.
 
-    The end is asked for before the search: a message appended between the two is then not
-    skipped by who reads on from the end.
+    The end is requested before the search: a caller that continues at the end does not miss a
+    message appended between the two requests.
     """
     any_time = LARGEST if by == BY_TIMESTAMP and not cluster.kafka else 0
     targets = (LATEST, target_ms, any_time)

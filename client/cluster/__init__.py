@@ -1,1 +1,1 @@
-"""The way to one broker, or to those of a Kafka cluster."""
+"""Connections to one broker, to several, or to a Kafka cluster."""

@@ -25,56 +25,60 @@ from .several_brokers import SeveralBrokers
 from .targets import Some, Target
 
 AVOIDED_S: Final = 5.0
-"""A broker that was of no use is not asked for so long, if there is another one."""
+"""Seconds for which a broker that failed is avoided, if there is another one."""
 
 _STAGGER_S: Final = 0.5
-"""A broker that has not let the client in after so long is not waited for alone."""
+"""Seconds to wait for a broker to accept the client before the next broker is tried too."""
 
 TopicPartition = tuple[str, int]
 
 Seen = dict[TopicPartition, int]
-"""The largest high watermark of each partition that a client has got in an answer."""
+"""Largest high watermark of each partition that a client has received."""
 
 STALE_MS: Final = 10_000
-"""A follower without a message of its leader for so long may be cut off: others are asked."""
+"""A follower that has not heard from its leader for so many milliseconds may be cut off, so another
+broker is asked."""
 
 ANEW_S: Final = 300.0
-"""How often another broker is chosen, perhaps: else all clients end at that which stays up."""
+"""Seconds after which a broker is chosen again at random. Without it, all clients would end at the
+broker that never restarts."""
 
 _ANYWHERE: Final = frozenset((METADATA.key, DESCRIBE_CONFIGS.key))
-"""Questions about topics that every broker answers."""
+"""Requests about topics that every broker answers."""
 
 _Send = Callable[[ClientConnection, Any], Awaitable[Any]]
-"""Sends a request, as it is given then."""
+"""Sends one request over the given connection."""
 
 
 class Replicas:
-    """Which brokers there are, and which of them to ask. Shared by the connections of a client."""
+    """Addresses of the brokers and the order in which to try them. Shared by the connections of a
+    client."""
 
     def __init__(self, addresses: Iterable[str], *, chance: random.Random | None = None) -> None:
         self._avoided_until = dict.fromkeys(addresses, 0.0)
         self._chance = chance or random.Random()
         self.seen: dict[TopicPartition, int] = {}
-        """The largest high watermark of each partition that the client has got: what it saw
-        below that is not to be gone again because it asks another broker."""
+        """Largest high watermark of each partition that the client has received. Messages below it
+        must not disappear because the client changes to another broker."""
 
     def learn(self, addresses: Iterable[str]) -> None:
-        """A broker knows of these."""
+        """Add addresses that a broker has named."""
         for address in addresses:
             self._avoided_until.setdefault(address, 0.0)
 
     def avoid(self, address: str, now_s: float) -> None:
-        """This one was of no use."""
+        """Avoid a broker that failed, for `AVOIDED_S`."""
         self._avoided_until[address] = now_s + AVOIDED_S
 
     def has_other(self, address: str, now_s: float) -> bool:
-        """Whether there is another one that may be of use."""
+        """Whether there is another broker that is not avoided."""
         return any(
             until <= now_s for other, until in self._avoided_until.items() if other != address
         )
 
     def in_order(self, now_s: float) -> list[str]:
-        """All of them: by chance, so that many clients spread, and those to be avoided last."""
+        """Return all addresses in random order, so that many clients spread; avoided brokers come
+        last."""
         addresses = list(self._avoided_until)
         self._chance.shuffle(addresses)
         return sorted(addresses, key=lambda one: max(self._avoided_until[one], now_s))
@@ -85,10 +89,11 @@ async def connect_to_first(
     reach: Callable[[str], Awaitable[ClientConnection]],
     failed: Callable[[str], None],
 ) -> ClientConnection:
-    """A connection to the first of these that lets the client in. A slow one delays the next
-    by `_STAGGER_S` only; `failed` is called with each that does not let the client in.
+    """Return a connection to the first of these brokers that accepts the client. A slow broker
+    delays the next one by only `_STAGGER_S`; `failed` is called for each broker that does not
+    accept the client.
 
-    Raises ConnectionFailed, and what kept the client from being let in when that is why.
+    Raises ConnectionFailed, or a security or authentication error if that is why.
     """
     waiting = deque(addresses)
     asked: dict[asyncio.Future[ClientConnection], str] = {}
@@ -122,7 +127,7 @@ async def connect_to_first(
 
 
 async def _drop(asked: "list[asyncio.Future[ClientConnection]]") -> None:
-    """End attempts that are of no interest any more."""
+    """Cancel attempts that are no longer needed, and close their connections."""
     for answer in asked:
         answer.cancel()
     for result in await asyncio.gather(*asked, return_exceptions=True):
@@ -131,10 +136,10 @@ async def _drop(asked: "list[asyncio.Future[ClientConnection]]") -> None:
 
 
 class AnyReplica(SeveralBrokers):
-    """One connection to whichever broker was chosen, for what a follower may answer; and, for all
-    else, one to the leader.
+    """One connection to a chosen broker for requests that a follower may answer, and one to the
+    leader for all others.
 
-    A broker that cannot be read from, or is behind what was seen before, is left for another one.
+    The client leaves a broker that cannot be read from, or that is behind what the client has seen.
     """
 
     wrong_broker = NOT_READABLE
@@ -196,7 +201,7 @@ class AnyReplica(SeveralBrokers):
     ) -> list[Any]:
         if api.served_by is not ServedBy.LEADER_OR_FOLLOWER:
             return await self._leader.request_all(api, bodies, to=to)
-        # One after the other: each is to know what was seen in the one before.
+        # In turn, because each request depends on the offsets seen in the answers before it.
         return [await self.request(api, body, to=to) for body in bodies]
 
     async def send_unanswered(self, api: Api, body: object, *, to: Target) -> None:
@@ -222,7 +227,7 @@ class AnyReplica(SeveralBrokers):
         await self._leader.close()
         await super().close()
 
-    # Which broker.
+    # Choosing a broker.
 
     async def _reach(self) -> ClientConnection:
         loop = asyncio.get_running_loop()
@@ -236,7 +241,7 @@ class AnyReplica(SeveralBrokers):
         )
 
     async def _connect_and_learn(self, address: str) -> ClientConnection:
-        """A connection to a broker that has said which others there are."""
+        """Connect to a broker and learn the addresses of the other brokers from it."""
         connection = await self._connect_to(address)
         try:
             response: MetadataResponse = await connection.submit(
@@ -256,7 +261,8 @@ class AnyReplica(SeveralBrokers):
         super()._leave(connection)
 
     def _choose_anew(self) -> None:
-        """Go to another broker, now and then, if all is well."""
+        """Leave the broker if it was chosen `ANEW_S` ago or longer, so that the next request
+        chooses again."""
         connection, now_s = self._connection, asyncio.get_running_loop().time()
         if connection is not None and now_s - self._chosen_s >= ANEW_S:
             super()._leave(connection)
@@ -264,8 +270,8 @@ class AnyReplica(SeveralBrokers):
     # Reading.
 
     async def _ask_any(self, api: Api, body: Any, send: _Send) -> Any:
-        """What a broker knows of topics; the leader where one does not know them, or would have to
-        make them."""
+        """Ask the chosen broker about topics. The leader is asked if that broker does not know a
+        topic, or if a topic may have to be created."""
         if not getattr(body, "allow_auto_topic_creation", False):
             answer = await self._served(api, lambda connection: send(connection, body))
             found = answer.topics if api is METADATA else answer.results
@@ -304,8 +310,11 @@ class AnyReplica(SeveralBrokers):
         return isinstance(answer, CodedError) or self._failure_in(answer) is not None
 
     def _note(self, connection: ClientConnection, asked: Any, answer: Any, wait_ms: int) -> None:
-        """Take over the ends in an answer, and leave a broker that lags: one that had a fetch wait,
-        gave nothing, and is behind, or has had no message of its leader for long."""
+        """Record the end offsets in an answer, and leave a broker that lags.
+
+        A broker lags if a fetch waited there and returned no messages, and the broker is behind
+        what the client has seen or has not heard from its leader for `STALE_MS`.
+        """
         behind = note_ends(asked, answer, self._replicas.seen)
         if not (isinstance(answer, FetchResponse) and wait_ms and answer.follower_heard_ms >= 0):
             return
@@ -322,7 +331,8 @@ class AnyReplica(SeveralBrokers):
 
 
 def allowing_follower(body: Any, seen: Seen) -> Any:
-    """A copy of a read that a follower may answer which has all that the client has seen."""
+    """Return a copy of a read request that a follower may answer if the follower has everything
+    that the client has seen."""
     if isinstance(body, CountByTimeRequest):
         seen_offset = seen.get((body.topic, body.partition), -1)
         return replaced(body, allow_follower=True, seen_offset=seen_offset)
@@ -343,8 +353,9 @@ def allowing_follower(body: Any, seen: Seen) -> Any:
 
 
 def note_ends(body: Any, answer: Any, seen: Seen) -> bool:
-    """Take over the high watermarks of an answer; says whether it comes from a follower that
-    is behind what was seen before. What the leader answers counts, even if it is less."""
+    """Record the high watermarks of an answer. Returns whether the answer comes from a follower
+    that is behind what the client has seen. The leader's watermark is recorded even if it is
+    lower."""
     from_leader = answer.follower_heard_ms < 0
     behind = False
     for key, offset in _ends(body, answer):

@@ -1,4 +1,4 @@
-"""What a client talks to: the broker or brokers, and what is known of their topics."""
+"""Interface of a client's connections to a broker or a cluster, with its topic metadata."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -10,32 +10,32 @@ from .targets import Some, Target
 
 
 class ClusterConnections(ABC):
-    """Takes requests to the broker that they are for.
+    """Sends each request to the broker that serves it.
 
-    Raises ConnectionFailed, RequestTimedOut, ClientClosed, and UnsupportedVersion for what the
-    other side has not.
+    Raises ConnectionFailed, RequestTimedOut, ClientClosed, and UnsupportedVersion for a request
+    that the broker does not serve.
     """
 
     address: str
-    """As the application gave it."""
+    """Address as the application gave it."""
 
     kafka: bool
-    """Kafka's protocol is spoken: what is not in it cannot be had."""
+    """Whether Kafka's protocol is used, without Horolog's own requests."""
 
     several: bool
-    """Another broker may be in charge for the next request."""
+    """Whether the leader, and so the broker for the next request, may change."""
 
     known_partition_count: Callable[[str], int | None]
-    """How many partitions a topic has, when that is known. Every message asks."""
+    """Returns the number of partitions of a topic; None if unknown. Called for every message."""
 
     @property
     def failure(self) -> ConnectionFailed | None:
-        """What the last attempt to find the broker in charge ended with, when it failed."""
+        """Error of the last attempt to find the responsible broker; None if it succeeded."""
         return None
 
     @abstractmethod
     async def open(self) -> None:
-        """Connect to one broker, to know that there is one."""
+        """Connect to one broker, to make sure that a broker can be reached."""
 
     @abstractmethod
     async def request(
@@ -43,7 +43,7 @@ class ClusterConnections(ABC):
     ) -> Any:
         """Send one request and wait for its response.
 
-        `wait_ms` is how long the broker has been asked to wait, on top of the request timeout.
+        `wait_ms` is how long the request lets the broker wait, in addition to the request timeout.
         """
 
     @abstractmethod
@@ -55,19 +55,19 @@ class ClusterConnections(ABC):
         to: Target = Some.ANY,
         wait_ms: int = 0,
     ) -> Any:
-        """As `request`, for who tries again: a connection that does not answer in time is given
-        up, with everything else under way on it, because a new one may work."""
+        """Send one request as `request` does, for callers that repeat it. A connection that does
+        not answer in time is closed with all its other requests, because a new one may work."""
 
     @abstractmethod
     async def request_once(self, api: Api, body: object, *, to: Target, wait_ms: int = 0) -> Any:
-        """As `request`, and what was sent is not sent again to another broker, whatever the first
+        """Send one request as `request` does, but never again to another broker, whatever the first
         one answered: for requests that must not overtake each other."""
 
     @abstractmethod
     async def request_all(
         self, api: Api, bodies: Sequence[object], *, to: Target = Some.ANY
     ) -> list[Any]:
-        """Send requests back to back, so that they are served in this order."""
+        """Send requests back to back, so that the broker serves them in this order."""
 
     @abstractmethod
     async def send_unanswered(self, api: Api, body: object, *, to: Target) -> None:
@@ -75,16 +75,18 @@ class ClusterConnections(ABC):
 
     @abstractmethod
     async def partition_count(self, topic: str) -> int:
-        """How many partitions `topic` has; it is created when the broker does that."""
+        """Return the number of partitions of `topic`. The topic is created if the broker creates
+        topics automatically."""
 
     @abstractmethod
     def forget(self, topic: str) -> None:
-        """What was known of `topic` turned out wrong."""
+        """Drop the cached metadata of `topic`."""
 
     @abstractmethod
     def beside(self) -> "ClusterConnections":
-        """The same brokers, for questions that must not stand behind a fetch that waits."""
+        """Return other connections to the same brokers, for requests that must not queue behind a
+        fetch that waits."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Close all connections. Requests under way fail."""
+        """Close all connections. Requests in flight fail."""

@@ -1,4 +1,4 @@
-"""A new connection: over TCP, or over TLS in it; versions agreed on, and the client let in."""
+"""Opening a connection: TCP or TLS, versions of the requests, authentication."""
 
 import asyncio
 import socket
@@ -15,7 +15,7 @@ from ..security.security import Security
 from .connection import ClientConnection
 
 _TLS_CLOSING_S: Final = 2
-"""How long the end of TLS waits for the other side's word; what matters was said before."""
+"""Seconds to wait for the server's end of a TLS shutdown; all data was exchanged before."""
 
 _OTHER_PORT: Final = {
     (True, False): "is this the port of Horolog's own protocol? A port of Kafka's protocol is "
@@ -27,8 +27,7 @@ _OTHER_PORT: Final = {
     (False, True): "is this a port of Kafka's protocol? The one of Horolog's own is written "
     "tls://HOST:PORT, without kafka",
 }
-"""What to look at where a server listens that does not speak the protocol: of (our own protocol,
-over TLS)."""
+"""Hints for a server that does not speak the expected protocol, by (native protocol, TLS)."""
 
 
 async def connect(
@@ -39,12 +38,12 @@ async def connect(
     encoding: Encoding = native,
     security: Security | None = None,
 ) -> ClientConnection:
-    """Connect to `HOST:PORT` (`[::1]:7070` for IPv6), agree on versions, and authenticate.
+    """Connect to `HOST:PORT` (`[::1]:7070` for IPv6), negotiate versions, and authenticate.
 
-    Raises ValueError for an address that is none, ConnectionFailed when nothing answers there
-    within the timeout or who does speaks another protocol than that of `encoding`, SecurityError
-    when `security` cannot be used, and TlsFailed or an error of authentication when one side does
-    not accept the other.
+    Raises ValueError for an invalid address. Raises ConnectionFailed if nothing answers within the
+    timeout, or the server speaks another protocol than that of `encoding`. Raises SecurityError if
+    `security` cannot be used, and TlsFailed or an authentication error if one side does not accept
+    the other.
     """
     host, port = split_address(address)
     loop = asyncio.get_running_loop()
@@ -69,13 +68,13 @@ async def connect(
         if connection is not None:
             connection.abort()
         if isinstance(error, ConnectionFailed) and not understood:
-            # It takes connections, and ended this one before it answered anything.
+            # The server accepted the connection, and closed it before it answered anything.
             hint = _OTHER_PORT[encoding.NATIVE, security is not None and bool(security.tls)]
             raise ConnectionFailed(f"{error}; {hint}") from None
         if isinstance(error, TimeoutError | RequestTimedOut):
             text = f"{address}: no answer within {request_timeout_ms} ms"
             raise ConnectionFailed(text) from None
-        # The latter: a name that DNS cannot have.
+        # UnicodeError: a name that DNS cannot have.
         if isinstance(error, OSError | UnicodeError) and not isinstance(error, HorologError):
             tls = security is not None and bool(security.tls)
             raise _unreachable(error, address, tls=tls) from error
@@ -84,11 +83,12 @@ async def connect(
 
 
 async def _local(host: str, port: int) -> dict[str, Any]:
-    """The loop's arguments for a connection to this machine, if that is where an address is."""
+    """Return the event loop's arguments for a connection to this machine; empty for another
+    machine."""
     if not is_loopback(host):
         return {}
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends small writes without delay only where it sees that this is TCP.
+    # asyncio disables Nagle's algorithm only if it sees that the socket is TCP.
     connecting = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         congestion.expect_local(connecting)
@@ -101,12 +101,12 @@ async def _local(host: str, port: int) -> dict[str, Any]:
 
 
 async def _channel(security: Security, host: str) -> dict[str, Any]:
-    """The loop's arguments for an encrypted connection."""
+    """Return the event loop's arguments for an encrypted connection; empty without TLS."""
     if not security.tls:
         return {}
     from ..security.tls import client_context
 
-    # It reads files, and may run a command for the password of a key.
+    # Runs in a thread: it reads files, and may run a command for the password of the key.
     context = await asyncio.to_thread(client_context, security)
     return {"ssl": context, "server_hostname": host, "ssl_shutdown_timeout": _TLS_CLOSING_S}
 

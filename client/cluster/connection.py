@@ -1,7 +1,7 @@
-"""One TCP connection to a broker: requests out, responses matched to them by correlation id.
+"""One TCP connection to a broker: sends requests and matches responses to them by correlation id.
 
-Any number of requests may be under way. Every one of them ends: with its response, with the
-broker's error, with `RequestTimedOut`, or with `ConnectionFailed` when the connection dies.
+Any number of requests may be in flight. Each one ends: with its response, with the broker's error,
+with `RequestTimedOut`, or with `ConnectionFailed` when the connection is lost.
 """
 
 import asyncio
@@ -40,26 +40,26 @@ _CORRELATION_IDS: Final = 2**31
 _LIMIT_NAME: Final = "the client's limit for a response"
 
 _FIRST_REQUEST: Final = 1
-"""Its correlation id; that of the question for versions is 0."""
+"""Correlation id of the first request after the request for versions, which has id 0."""
 _CLOSING_TIMEOUT_S: Final = 5
-"""How long `close` waits for what is still to be sent to a broker that does not read."""
+"""Seconds that `close` waits to send remaining data to a broker that does not read."""
 
 _UNUSED_S: Final = 1.0
-"""From here on a connection is looked at before it is used: a loop that was busy, or did not run,
-has not seen that the broker closed it."""
+"""Idle seconds after which a connection is polled before use: if the event loop was busy or not
+running, it has not noticed that the broker closed the connection."""
 
 _MAX_IDLE_S: Final = 540.0
-"""A connection that was not used for so long is replaced. Brokers close theirs after ten minutes
-(`connections.max.idle.ms`), perhaps while a request is on its way."""
+"""Idle seconds after which a connection is replaced. Brokers close idle connections after ten
+minutes (`connections.max.idle.ms`), perhaps while a request is on its way."""
 
 _CLOSED: Final = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 
 _KEPT_BYTES: Final = 16 * 1024 * 1024
-"""Memory of a response that is kept for the next one: what a fetch brings at most by default."""
+"""Largest response buffer that is kept for the next response: the default limit of a fetch."""
 
 
 class Awaited(Protocol):
-    """Takes the outcome of a request, unless it is `done` already: a future, as a rule."""
+    """Receives the result of a request unless it is `done`; usually a future."""
 
     def done(self) -> bool: ...
 
@@ -70,7 +70,7 @@ class Awaited(Protocol):
 
 @dataclass(slots=True)
 class _Pending:
-    """A request that is not answered yet."""
+    """A request in flight."""
 
     api: Api
     version: int
@@ -79,7 +79,7 @@ class _Pending:
 
 
 class ClientConnection(asyncio.BufferedProtocol):
-    """Made by `connect`. Belongs to the event loop it was made in."""
+    """Connection made by `connect`. Belongs to the event loop in which it was made."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         *,
         guarded: bool = False,
     ) -> None:
-        """`guarded`: the client is going to say who it is, before anything else."""
+        """With `guarded` the client authenticates before it sends any other request."""
         self.address = address
         self._client_id = client_id
         self._encoding = encoding
@@ -108,7 +108,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._versions: dict[int, int] = {API_VERSIONS.key: API_VERSIONS.min_version}
         self._failure: str | None = None
         self._cause: Exception | None = None
-        """What the transport said when the connection was lost."""
+        """Error of the transport when the connection was lost."""
         self._guarded = guarded
         self._reauthenticate_at: float | None = None
         self._writable = asyncio.Event()
@@ -116,12 +116,12 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     @property
     def failed(self) -> bool:
-        """True when the connection is of no more use."""
+        """True when the connection can no longer be used."""
         return self._failure is not None
 
     @property
     def native(self) -> bool:
-        """Whether our own protocol is spoken, not Kafka's."""
+        """Whether the connection speaks the native protocol, not Kafka's."""
         return self._encoding.NATIVE
 
     @property
@@ -136,33 +136,35 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     @property
     def session_ends(self) -> bool:
-        """True when the client has to authenticate again before it sends anything else."""
+        """True when the client must authenticate again before it sends any other request."""
         at = self._reauthenticate_at
         return at is not None and self._loop.time() >= at
 
     @property
     def answered_in_s(self) -> float:
-        """Seconds until every request that is under way is answered, or is given up."""
+        """Seconds until every request in flight is answered or has timed out."""
         now = self._loop.time()
         return max((one.timer.when() - now for one in self._pending.values()), default=0.0)
 
     @property
     def tls(self) -> ssl.SSLObject | None:
-        """What the connection is encrypted with."""
+        """TLS state of the connection; None without TLS."""
         if self._transport is None:
             return None
         return cast("ssl.SSLObject | None", self._transport.get_extra_info("ssl_object"))
 
     @property
     def stale(self) -> bool:
-        """True when it was idle, and for so long that the broker closes it, or has closed it."""
+        """True when the connection was idle for so long that the broker has closed it, or is about
+        to."""
         if self._pending or self._transport is None or self._failure is not None:
             return False
         idle_s = self._loop.time() - self._used_at
         return idle_s > _UNUSED_S and (idle_s > _MAX_IDLE_S or _is_closed(self._transport))
 
     def version(self, api: Api) -> int:
-        """The highest version both sides have. Raises UnsupportedVersion when there is none."""
+        """Return the highest version that both sides support. Raises UnsupportedVersion if there is
+        none."""
         version = self._versions.get(api.key)
         if version is None:
             raise UnsupportedVersion(
@@ -172,7 +174,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         return version
 
     async def writable(self) -> None:
-        """Wait until the broker takes more. Raises ConnectionFailed, RequestTimedOut."""
+        """Wait until the broker accepts more data. Raises ConnectionFailed, RequestTimedOut."""
         if not self._writable.is_set():
             try:
                 async with asyncio.timeout(self._request_timeout_ms / 1000):
@@ -184,18 +186,19 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._check()
 
     def submit(self, api: Api, body: object, *, wait_ms: int = 0) -> asyncio.Future[Any]:
-        """Send a request now; the future gets the response message, or the error.
+        """Send a request now; the future gets the response, or the error.
 
-        `wait_ms` is how long the broker has been asked to wait, on top of the request timeout.
-        Raises ConnectionFailed and UnsupportedVersion, and InvalidRequest for a number or a text
-        that has no form on the wire.
+        `wait_ms` is how long the request lets the broker wait, in addition to the request timeout.
+        Raises ConnectionFailed, UnsupportedVersion, and InvalidRequest for a number or a text that
+        cannot be encoded.
         """
         answer: asyncio.Future[Any] = self._loop.create_future()
         self.submit_for(answer, api, body, wait_ms=wait_ms)
         return answer
 
     def submit_for(self, answer: Awaited, api: Api, body: object, *, wait_ms: int = 0) -> None:
-        """As `submit`; `answer` gets the response as soon as it is there, and raises nothing."""
+        """Send a request as `submit` does. `answer` gets the response as soon as it arrives; its
+        methods must not raise."""
         version = self.version(api)
         correlation_id = self._take_id()
         parts = self._encoded(api, version, correlation_id, body)
@@ -224,7 +227,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             ) from None
 
     async def close(self) -> None:
-        """Send what is still to be sent, and close. Pending requests fail."""
+        """Send the remaining data, and close. Requests in flight fail."""
         if self._transport is None:
             return
         self._fail("the connection was closed")
@@ -236,7 +239,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     async def finish(self) -> None:
-        """Wait until everything under way is answered or given up, and close."""
+        """Wait until all requests in flight are answered or have timed out, and close."""
         answers = [request.answer for request in self._pending.values()]
         futures = [one for one in answers if isinstance(one, asyncio.Future)]
         if futures:
@@ -244,13 +247,14 @@ class ClientConnection(asyncio.BufferedProtocol):
         await self.close()
 
     def abort(self, cause: str = "the connection was given up") -> None:
-        """Close at once. Pending requests fail, for this cause."""
+        """Close at once. Requests in flight fail with this cause."""
         self._fail(cause)
         if self._transport is not None:
             self._transport.abort()
 
     def authenticated(self, authenticate_again_in_s: float | None) -> None:
-        """The client is who it says: large responses may come. After this time `session_ends`."""
+        """Record a successful login, which allows large responses. `session_ends` becomes true
+        after this time in seconds; None: never."""
         self._reader.allow(MAX_CLIENT_RESPONSE_BYTES, _LIMIT_NAME)
         self._reauthenticate_at = (
             None if authenticate_again_in_s is None else self._loop.time() + authenticate_again_in_s
@@ -269,10 +273,10 @@ class ClientConnection(asyncio.BufferedProtocol):
                 if version >= max(api.min_version, served.min_version):
                     self._versions[api.key] = version
 
-    # What the event loop calls.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclasses of asyncio's.
+        # uvloop's transports do not derive from asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         self._writable.set()
 
@@ -311,7 +315,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._fail(cause)
         self._lost.set()
 
-    # The rest.
+    # Requests, responses and failures.
 
     def _take_id(self) -> int:
         self._last_id = (self._last_id + 1) % _CORRELATION_IDS
@@ -352,14 +356,14 @@ class ClientConnection(asyncio.BufferedProtocol):
         pending.answer.set_result(message)
 
     def _expire(self, answer: Awaited, api: Api, timeout_ms: int) -> None:
-        # The entry stays until the late response comes, which must find its request.
+        # The entry stays, because a late response must still find its request.
         if not answer.done():
             answer.set_exception(
                 RequestTimedOut(f"{self.address} did not answer {api.name} in {timeout_ms} ms")
             )
 
     def _fail(self, cause: str) -> None:
-        """End every request under way; the first cause is the one that counts."""
+        """Fail every request in flight. Only the first cause is kept."""
         if self._failure is not None:
             return
         self._failure = cause
@@ -372,7 +376,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
 
 def _is_closed(transport: asyncio.Transport) -> bool:
-    """Whether the other side has closed the connection, if the loop has not read that yet."""
+    """Whether the other side has closed the connection, even if the event loop has not noticed."""
     connected = transport.get_extra_info("socket")
     if connected is None or connected.fileno() < 0:
         return True

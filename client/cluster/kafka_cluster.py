@@ -1,7 +1,8 @@
-"""A Kafka cluster: requests go to the broker that is in charge, and follow it when that changes.
+"""Connections to a Kafka cluster. Requests go to the responsible broker: the partition leader, the
+group coordinator or the controller.
 
-What a broker refuses because it is not in charge any more has not been done. Such a request is
-sent again, where the cluster says then, with waits that grow, for as long as the request timeout.
+A broker that is not responsible refuses a request without carrying it out. The request is then sent
+again, to the broker that the cluster names, with growing waits, until the request timeout.
 """
 
 import asyncio
@@ -49,30 +50,30 @@ from .targets import CoordinatorNode, NodeById, PartitionLeader, Some, Target
 T = TypeVar("T")
 
 _NOT_YET: Final = (LeaderNotAvailable, CoordinatorLoading, CoordinatorNotAvailable)
-"""What a cluster answers that has not chosen yet who is in charge."""
+"""Errors of a cluster that has not elected a leader, coordinator or controller yet."""
 
 _CREATION_S: Final = 3.0
-"""How long a topic may take to appear that the cluster makes because it is asked for."""
+"""Seconds that an automatically created topic may take to appear."""
 
 
 class KafkaMap:
-    """Filled by answers, and emptied where a broker says otherwise."""
+    """Metadata from responses; entries are removed when a broker contradicts them."""
 
     def __init__(self) -> None:
         self.addresses: dict[int, str] = {}
-        """Of the brokers, by id."""
+        """Addresses of the brokers, by id."""
         self._controller: int | None = None
         self._leaders: dict[tuple[str, int], int] = {}
         self._counts: dict[str, int] = {}
         self._coordinators: dict[str, int] = {}
 
     def partition_count(self, topic: str) -> int | None:
-        """How many partitions a topic has, if that is known."""
+        """Return the number of partitions of a topic; None if unknown."""
         return self._counts.get(topic)
 
     def node_of(self, place: Target) -> int | None:
-        """The id of a broker, if that is known. Raises UnknownTopicOrPartition for a partition
-        that its topic does not have."""
+        """Return the id of the responsible broker; None if unknown. Raises UnknownTopicOrPartition
+        for a partition that the topic does not have."""
         match place:
             case PartitionLeader(topic, partition):
                 node_id = self._leaders.get((topic, partition))
@@ -92,8 +93,8 @@ class KafkaMap:
         return node_id if node_id in self.addresses else None
 
     def learn(self, response: MetadataResponse) -> None:
-        """Take over what a broker says of the cluster, and of the topics in its answer."""
-        # The loopback names of a cluster that has just begun to start come with port -1.
+        """Store the brokers and topics of a metadata response."""
+        # A cluster that has just started answers loopback names with port -1.
         addresses = {
             broker.node_id: join_address(broker.host, broker.port)
             for broker in response.brokers
@@ -110,22 +111,22 @@ class KafkaMap:
     def _learn_topic(self, topic: MetadataTopicResult) -> None:
         self._counts[topic.name] = len(topic.partitions)
         for partition in topic.partitions:
-            # An error beside a leader is about other copies.
+            # An error beside a leader is about other replicas.
             if partition.leader_id in self.addresses:
                 self._leaders[topic.name, partition.partition] = partition.leader_id
 
     def learn_coordinator(self, group: str, response: FindCoordinatorResponse) -> None:
-        """Take over who looks after a group."""
+        """Store the coordinator of a group."""
         self.addresses[response.node_id] = join_address(response.host, response.port)
         self._coordinators[group] = response.node_id
 
     def check_leader(self, place: PartitionLeader) -> None:
-        """Raise LeaderNotAvailable when a partition has no leader."""
+        """Raise LeaderNotAvailable if a partition has no leader."""
         if self.node_of(place) is None:
             raise LeaderNotAvailable(f"no broker leads {place.topic}-{place.partition} now")
 
     def forget(self, place: Target) -> None:
-        """What was known of a place turned out wrong."""
+        """Drop the responsible broker of a target; it turned out wrong."""
         match place:
             case PartitionLeader(topic, _):
                 self.forget_topic(topic)
@@ -135,13 +136,13 @@ class KafkaMap:
                 self._controller = None
 
     def forget_topic(self, topic: str) -> None:
-        """The same of all partitions of a topic."""
+        """Drop the partitions of a topic and their leaders."""
         count = self._counts.pop(topic, 0)
         for partition in range(count):
             self._leaders.pop((topic, partition), None)
 
     def forget_node(self, node_id: int) -> None:
-        """A broker cannot be reached: who is in charge in its stead is not known."""
+        """Drop everything for which a broker was responsible, because it cannot be reached."""
         led = {topic for (topic, _), leader in self._leaders.items() if leader == node_id}
         for topic in led:
             self.forget_topic(topic)
@@ -151,12 +152,12 @@ class KafkaMap:
             self._controller = None
 
     def addresses_with(self, others: Iterable[str]) -> list[str]:
-        """The addresses of the brokers and `others`, each once."""
+        """Return the addresses of the brokers and `others`, without duplicates."""
         return list(dict.fromkeys((*self.addresses.values(), *others)))
 
 
 class KafkaCluster(ClusterConnections):
-    """One connection for each broker that something is asked of, and one more for fetches."""
+    """One connection for each broker that is asked, and one more for fetches."""
 
     kafka = True
     several = True
@@ -238,7 +239,7 @@ class KafkaCluster(ClusterConnections):
         self.map.forget_topic(topic)
 
     def beside(self) -> ClusterConnections:
-        return self  # fetches have connections of their own
+        return self  # fetches use connections of their own
 
     async def close(self) -> None:
         self._closed = True
@@ -246,24 +247,24 @@ class KafkaCluster(ClusterConnections):
         await asyncio.gather(*(link.close() for link in links.values()))
 
     async def node_ids(self) -> list[int]:
-        """The ids of all brokers that are up."""
+        """Return the ids of all running brokers."""
         await self._ask_metadata([], create=False)
         return sorted(self.map.addresses)
 
     async def topics(
         self, names: Sequence[str] | None, *, at: Target = Some.ANY
     ) -> MetadataResponse:
-        """What a broker knows of these topics, or of all. None is created."""
+        """Return a broker's metadata of these topics, or of all. No topic is created."""
         response: MetadataResponse = await self.request(METADATA, _about(names), to=at)
         return response
 
     async def leader(self, topic: str, partition: int) -> int:
-        """The id of the broker that leads a partition. Raises LeaderNotAvailable,
+        """Return the id of the broker that leads a partition. Raises LeaderNotAvailable,
         UnknownTopicOrPartition, ConnectionFailed."""
         return await self._find(PartitionLeader(topic, partition))
 
     async def fetch_connection(self, node_id: int) -> ClientConnection:
-        """The connection for fetches that wait, which keep nothing else waiting."""
+        """Return the connection for fetches that wait, so that they delay no other requests."""
         address = self.map.addresses.get(node_id)
         if address is None:
             raise ConnectionFailed(f"broker {node_id} of {self.address} is not up")
@@ -277,7 +278,8 @@ class KafkaCluster(ClusterConnections):
         *,
         again: bool = True,
     ) -> T:
-        """Send to the broker in charge until one serves it."""
+        """Send a request to the responsible broker, and again if another broker becomes
+        responsible."""
         if api.native:
             raise UnsupportedVersion(
                 f"{api.name} is a request of Horolog's own protocol and not in Kafka's, so "
@@ -301,7 +303,8 @@ class KafkaCluster(ClusterConnections):
         return failure
 
     async def _connection(self, to: Target) -> ClientConnection:
-        """Raises `_BrokerDown` when the cluster is there, and only this broker is not."""
+        """Return a connection to the responsible broker. Raises `_BrokerDown` when the cluster can
+        be reached, but not this broker."""
         if to is Some.ANY:
             return await self._any_connection()
         node_id = await self._find(to)
@@ -316,7 +319,7 @@ class KafkaCluster(ClusterConnections):
             ) from error
 
     async def _any_connection(self) -> ClientConnection:
-        """A connection to whichever broker can be reached, one that is there already first."""
+        """Return a connection to any broker that can be reached, preferably an open one."""
         failures: list[str] = []
         for address in self._by_hope():
             try:
@@ -331,7 +334,8 @@ class KafkaCluster(ClusterConnections):
         ) from cause
 
     def _by_hope(self) -> list[str]:
-        """Every address, those first that answered last time."""
+        """Return all addresses: first the connected brokers, last those whose last attempt
+        failed."""
 
         def doubt(address: str) -> int:
             link = self._links.get((address, False))
@@ -354,12 +358,12 @@ class KafkaCluster(ClusterConnections):
         return link
 
     async def _find(self, to: Target) -> int:
-        """The id of the broker in charge, asked for if it is not known."""
+        """Return the id of the responsible broker, and ask for it if it is unknown."""
         node_id = self.map.node_of(to)
         if node_id is not None:
             return node_id
         async with self._finding:
-            node_id = self.map.node_of(to)  # another caller has asked meanwhile
+            node_id = self.map.node_of(to)  # another caller may have asked meanwhile
             if node_id is None:
                 await self._ask(to)
                 node_id = self.map.node_of(to)
@@ -372,7 +376,7 @@ class KafkaCluster(ClusterConnections):
             case PartitionLeader(topic):
                 response = await self._ask_metadata([topic], create=to.create)
                 topic_result(response.topics, topic)
-                self.map.node_of(to)  # it knows whether there is such a partition
+                self.map.node_of(to)  # raises if the topic has no such partition
                 self.map.check_leader(to)
             case CoordinatorNode(group):
                 found: FindCoordinatorResponse = await self._exchange(
@@ -384,7 +388,8 @@ class KafkaCluster(ClusterConnections):
                 await self._ask_metadata([], create=False)
 
     async def _ask_metadata(self, names: Sequence[str], *, create: bool) -> MetadataResponse:
-        """Ask a broker, and take over what it says. A topic that is being made is waited for."""
+        """Ask a broker for metadata and store it. With `create`, wait for the new topic to
+        appear."""
         end = asyncio.get_running_loop().time() + _CREATION_S
         backoff = Backoff()
         while True:
@@ -399,7 +404,7 @@ class KafkaCluster(ClusterConnections):
                 return response
 
     async def _exchange(self, api: Api, body: object) -> Any:
-        """Ask any broker; the next one if it does not answer."""
+        """Ask any broker, and another one if that one does not answer."""
         failure: Exception | None = None
         for _ in range(len(self._bootstrap) + len(self.map.addresses)):
             connection = await self._any_connection()
@@ -411,14 +416,15 @@ class KafkaCluster(ClusterConnections):
         raise failure
 
     def _lost(self, to: Target) -> None:
-        """The broker in charge has gone, perhaps: it is asked again who is."""
+        """Forget a broker whose connection was lost, so that the responsible broker is asked for
+        again."""
         node_id = self.map.node_of(to)
         if node_id is not None:
             self.map.forget_node(node_id)
 
 
 class _BrokerDown(ConnectionFailed):
-    """The broker in charge cannot be reached, and others can."""
+    """The responsible broker cannot be reached, but others can."""
 
 
 def _about(names: Sequence[str] | None, create: bool = False) -> MetadataRequest:
@@ -427,7 +433,7 @@ def _about(names: Sequence[str] | None, create: bool = False) -> MetadataRequest
 
 
 async def topic_metadata(cluster: ClusterConnections, names: Sequence[str]) -> MetadataResponse:
-    """Of these topics; of all if there are none. None is created."""
+    """Return the metadata of these topics, or of all if `names` is empty. No topic is created."""
     if isinstance(cluster, KafkaCluster):
         return await cluster.topics(names or None)
     response: MetadataResponse = await cluster.request(
@@ -441,7 +447,7 @@ async def topic_metadata(cluster: ClusterConnections, names: Sequence[str]) -> M
 
 
 async def partition_counts(cluster: ClusterConnections, names: Sequence[str]) -> dict[str, int]:
-    """How many partitions these topics have now. Raises UnknownTopicOrPartition."""
+    """Return the current number of partitions of these topics. Raises UnknownTopicOrPartition."""
     found = await topic_metadata(cluster, names)
     return {name: len(_named(found.topics, name).partitions) for name in names}
 

@@ -1,4 +1,4 @@
-"""The way to one broker: a connection when one is needed."""
+"""Connection to one broker, opened on demand."""
 
 import asyncio
 from functools import partial
@@ -17,7 +17,7 @@ from .serving import STOPPED, submit_or_drop
 
 
 class ClientLink:
-    """Keeps one connection; a broken one is replaced at the next request."""
+    """Keeps one connection. A broken connection is replaced at the next request."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class ClientLink:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection that works as far as is known."""
+        """Whether there is a connection that is not known to be broken."""
         return self._connection is not None and not self._connection.failed
 
     @property
@@ -53,16 +53,15 @@ class ClientLink:
 
     @property
     def failure(self) -> ConnectionFailed | None:
-        """What the last attempt to connect ended with, when it failed."""
+        """Error of the last attempt to connect; None if it succeeded."""
         return self._failure
 
     async def connection(self) -> ClientConnection:
-        """A connection that works as far as is known, ready to be written to.
+        """Return a connection that is not known to be broken and accepts data.
 
-        Callers get it in the order in which they asked. After a failure the next attempt to
-        connect waits a little, longer each time. A session that is about to end is prolonged
-        first, behind what is under way. Raises ConnectionFailed, ClientClosed, and what keeps the
-        client from being let in.
+        Callers are served in order of arrival. After a failure, the next attempt to connect waits,
+        longer each time. A session that is about to end is renewed first, after the requests in
+        flight. Raises ConnectionFailed, ClientClosed, and security and authentication errors.
         """
         failures_before = self._failures
         async with self._connecting:
@@ -72,7 +71,7 @@ class ClientLink:
                 connection.abort("it had been idle")
             if connection is None or connection.failed:
                 if self._failure is not None and self._failures > failures_before:
-                    # An attempt has failed since this caller asked: that is its answer too.
+                    # An attempt failed after this caller asked: that is this caller's answer too.
                     raise type(self._failure)(*self._failure.args)
                 connection = self._connection = await self._connect()
             elif connection.session_ends and self._security is not None:
@@ -122,14 +121,15 @@ class ClientLink:
     async def request_or_drop(self, api: Api, body: object, *, wait_ms: int = 0) -> Any:
         """Send one request and wait for its response.
 
-        A connection that does not answer in time is given up, with everything else under way on
-        it, because a new one may work.
+        A connection that does not answer in time is closed with all its other requests, because a
+        new one may work.
         """
         connection = await self.connection()
         return await submit_or_drop(connection, api=api, body=body, wait_ms=wait_ms)
 
     def submit_if_ready(self, api: Api, body: object) -> "asyncio.Future[Any] | None":
-        """Send a request if the connection takes it now; what `request_or_drop` would wait for."""
+        """Send a request if the connection accepts it now; None where `request_or_drop` would
+        wait."""
         connection = self._connection
         if connection is None or not connection.ready or self._connecting.locked():
             return None
@@ -138,7 +138,7 @@ class ClientLink:
         return answer
 
     async def close(self) -> None:
-        """Close the connection. Requests under way fail."""
+        """Close the connection. Requests in flight fail."""
         self._closed = True
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -146,7 +146,8 @@ class ClientLink:
 
 
 async def _prolong(connection: ClientConnection, security: Security) -> None:
-    """Authenticate again. Nothing else is sent meanwhile: the broker would take it for a part."""
+    """Authenticate again. Nothing else is sent meanwhile, because the broker would take it for a
+    part of the login."""
     from ..security.authentication import authenticate
 
     try:

@@ -22,13 +22,15 @@ from ...protocol.errors import (
 from ..errors import ConnectionFailed
 
 FIRST_MS: Final = 50
-"""Short enough that a restart of the broker costs little more than the restart itself."""
+"""First wait in milliseconds: short, so that a restart of the broker costs little more than the
+restart itself."""
 LONGEST_MS: Final = 2_000
-"""Long enough that a thousand waiting clients do not keep a broker from starting."""
+"""Longest wait in milliseconds: long enough that a thousand waiting clients do not keep a broker
+from starting."""
 
 
 _chance: Final = random.Random()
-"""Shared: to make one takes longer than the request that may need it."""
+"""Shared generator: creating one takes longer than the request that may need it."""
 
 T = TypeVar("T")
 
@@ -43,20 +45,19 @@ _CHANGING: Final = (
     OffsetNotAvailable,
     ReplicaNotAvailable,
 )
-"""What a cluster of several brokers answers while it changes who is in charge."""
+"""Errors of a cluster while its leader, coordinator or controller changes."""
 
 UNREACHABLE: Final = (ConnectionFailed, RequestTimedOut, *_CHANGING)
-"""What may be over when there is a new connection, or another broker in charge."""
+"""Errors that a new connection, or another responsible broker, may resolve."""
 
 RETRIABLE: Final = (*UNREACHABLE, StorageError)
-"""As above, and what a broker may get over by itself, as a full disk."""
+"""The same, and errors from which a broker may recover by itself, such as a full disk."""
 
 
 class Backoff:
     """Waits that double from `first_ms` to `longest_ms`, each shortened at random by up to half.
 
-    The chance keeps clients that lost the same broker at the same moment from coming back at the
-    same moment.
+    The randomness spreads clients that lost the same broker at the same moment.
     """
 
     def __init__(
@@ -72,13 +73,13 @@ class Backoff:
         self._failures = 0
 
     def next_s(self) -> float:
-        """Seconds to wait after one more failure."""
+        """Return the seconds to wait after another failure."""
         whole_ms: float = min(self._first_ms * 2 ** min(self._failures, 30), self._longest_ms)
         self._failures += 1
         return whole_ms * self._chance.uniform(0.5, 1) / 1000
 
     def reset(self) -> None:
-        """It worked: the next failure is a first one again."""
+        """Start again with the shortest wait, after a success."""
         self._failures = 0
 
 
@@ -92,12 +93,15 @@ async def retry(
     failure: Callable[[], Exception | None] = lambda: None,
     unanswered: str = "and it may be done all the same",
 ) -> T:
-    """What `attempt` gives. After an error that may pass it is made again, with longer waits.
+    """Return the result of `attempt`, which is repeated with growing waits after a retriable error.
 
-    That goes on for `timeout_ms` (the value of `setting`; 0: one attempt) after the first failure.
-    With `until`, a time of the loop's clock, it ends then, and an attempt that is under way too.
-    The last error is raised, and says so. `failure` gives what has failed within an attempt that
-    ends so, if anything; else `unanswered` says what that means.
+    Attempts go on for `timeout_ms` (the value of `setting`; 0: one attempt) after the first
+    failure. With `until`, a time on the event loop's clock, they end then, including an attempt in
+    progress.
+
+    Raises the last error, with a note that attempts were given up. When an attempt is cut off at
+    `until`, the error that `failure` returns counts as the last one. If there was no error at all,
+    raises RequestTimedOut with the text `unanswered`.
     """
     loop = asyncio.get_running_loop()
     backoff = Backoff()
@@ -130,6 +134,6 @@ async def retry(
 
 
 def _given_up(error: Exception, note: str) -> Exception:
-    """The error once more, with the note in its text."""
+    """Return a copy of the error with the note in its message."""
     text = error.message if isinstance(error, HorologError) else str(error)
     return type(error)(f"{text}; {note}")

@@ -19,18 +19,18 @@ TLS: Final = "tls://"
 KAFKA_TLS: Final = "kafka+tls://"
 
 _SCHEMES: Final = {KAFKA: (True, False), TLS: (False, True), KAFKA_TLS: (True, True)}
-"""Scheme -> (Kafka's protocol, TLS)."""
+"""The protocol by URL scheme: (Kafka's protocol, TLS)."""
 
 
 @value_class
 class Servers:
-    """Where to begin, and how."""
+    """Addresses to connect to first, with protocol and security."""
 
     addresses: tuple[str, ...]
-    """`HOST:PORT`, at least one; of several brokers any."""
+    """`HOST:PORT`, at least one; any brokers of the cluster."""
     kafka: bool
     tls: bool = False
-    """What the address says of it; `security` may say more."""
+    """Whether the address says TLS; `security` may require it too."""
     security: Security | None = None
 
     def __str__(self) -> str:
@@ -38,16 +38,19 @@ class Servers:
 
     @property
     def several(self) -> bool:
-        """Whether another broker may take over from one that is lost."""
+        """Whether another broker may take over from a lost one."""
         return self.kafka or len(self.addresses) > 1
 
     @property
     def channel(self) -> Security | None:
-        """How to connect, with `tls` as it is going to be; None for plain connections without
-        authentication. Raises SecurityError for what does not go together."""
+        """Security of connections, with the final value of `tls`; None for plaintext without
+        authentication.
+
+        Raises SecurityError for a contradiction between address and security.
+        """
         if self.security is None and not self.tls:
             return None
-        # Most clients need none.
+        # Imported only here: most clients need no security.
         from ..errors import SecurityError
         from ..security.security import Security
 
@@ -64,12 +67,12 @@ class Servers:
 
 
 def scheme(*, kafka: bool, tls: bool) -> str:
-    """What stands before the addresses."""
+    """Return the URL scheme of the protocol; empty for the native protocol without TLS."""
     return next((text for text, kind in _SCHEMES.items() if kind == (kafka, tls)), "")
 
 
 def parse_servers(given: str | Servers) -> Servers:
-    """Take an address apart. Raises TypeError, or `ValueError` saying what is wrong with it."""
+    """Parse an address. Raises TypeError, or ValueError that explains what is wrong."""
     if isinstance(given, Servers):
         return given
     if not isinstance(given, str):
@@ -92,7 +95,7 @@ def parse_servers(given: str | Servers) -> Servers:
 
 
 def with_security(given: str | Servers, security: Security | None) -> Servers:
-    """The same, reached as `security` says. Raises ValueError, TypeError."""
+    """Parse an address and add `security`. Raises ValueError, TypeError."""
     found = parse_servers(given)
     if security is None:
         return found

@@ -1,4 +1,4 @@
-"""Taking a request to the broker in charge, while which one that is may change."""
+"""Sending a request to the responsible broker, which may change meanwhile."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -37,7 +37,7 @@ MOVED: Final = (
     UnknownLeaderEpoch,
     OffsetNotAvailable,
 )
-"""Errors of a partition after which its leader is looked for again."""
+"""Errors of a partition after which its leader is searched for again."""
 
 _LEADER_CODES: Final = frozenset(
     (UnknownTopicOrPartition.code, NotEnoughReplicas.code, *(error.code for error in MOVED))
@@ -48,10 +48,10 @@ _COORDINATOR_CODES: Final = frozenset(
 _CONTROLLER_CODES: Final = frozenset((NotController.code,))
 
 NOT_IN_CHARGE: Final = (NotLeader, FencedLeaderEpoch, NotCoordinator, NotController)
-"""Errors of a broker that led all partitions and follows now."""
+"""Errors of a broker that led all partitions and now follows."""
 
 NOT_READABLE: Final = (*NOT_IN_CHARGE, ReplicaNotAvailable, OffsetNotAvailable, StorageError)
-"""Errors of a broker from which nothing can be read now, while another one may have it."""
+"""Errors of a broker from which nothing can be read now, but perhaps from another one."""
 
 T = TypeVar("T")
 
@@ -67,13 +67,15 @@ async def serve(
     timeout_ms: int,
     again: bool = True,
 ) -> T:
-    """Send to the broker in charge until one serves the request.
+    """Send a request to the responsible broker until one serves it.
 
-    `connection` leads to it; `not_yet` are its errors that pass. `lost` is called with a connection
-    that broke. `moved` gives the error of an answer that says that another broker is in charge,
-    after it has seen to it that the other one is looked for; then, unless `again` is false, and
-    after a broken connection if the request is `repeatable`, the request is sent again.
-    Raises the last error `timeout_ms` after the first.
+    `connection` connects to that broker and raises errors of `not_yet` when waiting may help.
+    `lost` is called after a broken connection or a timeout. `moved` returns the error in an answer
+    which says that another broker is responsible, after it has started the search for that broker.
+    The request is then sent again, unless `again` is False; after a broken connection only if the
+    request is `repeatable` too.
+
+    Raises the last error when `timeout_ms` is over.
     """
     end = asyncio.get_running_loop().time() + timeout_ms / 1000
     backoff = Backoff()
@@ -103,7 +105,7 @@ async def serve(
 async def submit_or_drop(
     connection: ClientConnection, *, api: Api, body: object, wait_ms: int
 ) -> object:
-    """Send a request; a connection that does not answer it in time is given up."""
+    """Send a request, and close the connection if it does not answer in time."""
     try:
         return await connection.submit(api, body, wait_ms=wait_ms)
     except RequestTimedOut:
@@ -115,7 +117,8 @@ STOPPED: Final = "it had stopped answering"
 
 
 async def pause(backoff: Backoff, end: float, failure: Exception | None = None) -> None:
-    """Wait a little longer than last time. Raises the failure when that would be too late."""
+    """Wait a little longer than last time. Raises the failure (default LeaderNotAvailable) if the
+    wait would pass `end`."""
     wait_s = backoff.next_s()
     if asyncio.get_running_loop().time() + wait_s > end:
         raise failure or LeaderNotAvailable()
@@ -123,7 +126,8 @@ async def pause(backoff: Backoff, end: float, failure: Exception | None = None) 
 
 
 def moved(answer: Any, to: Target) -> CodedError | None:
-    """The error that says that the wrong broker was asked, or that it is not ready."""
+    """Return the error in a response which says that the broker is not responsible for this target,
+    or not ready; None if there is none."""
     match to:
         case PartitionLeader():
             wrong = _LEADER_CODES
@@ -137,12 +141,13 @@ def moved(answer: Any, to: Target) -> CodedError | None:
 
 
 def codes_of(errors: tuple[type[CodedError], ...]) -> frozenset[int]:
-    """For `first_error`."""
+    """Return the codes of error classes, for `first_error`."""
     return frozenset(error.code for error in errors)
 
 
 def first_error(answer: Any, wanted: frozenset[int]) -> CodedError | None:
-    """The first of these errors in an answer, or in a list of them."""
+    """Return the first of these errors in a response, or in a list of responses; None if there is
+    none."""
     for response in answer if isinstance(answer, list) else [answer]:
         for code in _codes(response):
             if code in wanted:
@@ -151,7 +156,7 @@ def first_error(answer: Any, wanted: frozenset[int]) -> CodedError | None:
 
 
 def _codes(response: Any) -> Iterator[int]:
-    """Every error code in a response."""
+    """Yield all error codes in a response."""
     yield getattr(response, "error_code", 0)
     for name in ("topics", "groups", "responses", "results"):
         for item in getattr(response, name, ()):

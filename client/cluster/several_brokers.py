@@ -26,19 +26,20 @@ from .serving import NOT_IN_CHARGE, codes_of, first_error, serve, submit_or_drop
 from .targets import Some, Target
 
 Reach = Callable[[str], Awaitable[ClientConnection]]
-"""Connects to an address."""
+"""Opens a connection to an address."""
 
 AGAIN_S: Final = 0.5
-"""A broker that does not lead is asked again after so long, while another one has not answered."""
+"""Seconds after which a broker that does not lead is asked again, while another one has not
+answered."""
 
 _TOLD_BY_ITSELF: Final = -1
-"""The id of a broker that does not say which one it is: it is older than followers are."""
+"""Broker id of a broker that does not state its id, because its version is older than followers."""
 
 T = TypeVar("T")
 
 
 class OneBroker(ClientLink, ClusterConnections):
-    """One connection, over the native protocol."""
+    """One connection over the native protocol."""
 
     kafka = False
     several = False
@@ -115,17 +116,18 @@ class OneBroker(ClientLink, ClusterConnections):
 
 
 class NobodyLeads(ConnectionFailed):
-    """There are brokers, and none of them leads: perhaps one does soon."""
+    """Brokers answered, but none of them leads; one may become leader soon."""
 
 
 async def connect_to_leader(addresses: Sequence[str], reach: Reach) -> ClientConnection:
-    """A connection to the broker that says that it leads.
+    """Return a connection to the broker that says that it leads.
 
-    All addresses are asked at the same time, so that a broker that does not answer delays nothing;
-    and so is an address that a follower gives for its leader. Who does not lead is asked again
-    while another one, which perhaps is no more, has not answered. Raises NobodyLeads when none
-    leads, ConnectionFailed when none can be reached, and what kept the client from being let in
-    when that is why.
+    All addresses are asked concurrently, so that a broker that does not answer delays nothing. An
+    address that a follower names as its leader is asked too. A broker that does not lead is asked
+    again while another one, perhaps a lost one, has not answered.
+
+    Raises NobodyLeads if none leads, ConnectionFailed if none can be reached, and a security or
+    authentication error if that is why.
     """
     asked: dict[asyncio.Future[tuple[ClientConnection | None, str | None]], str] = {}
     unanswered: set[str] = set()
@@ -165,7 +167,8 @@ async def connect_to_leader(addresses: Sequence[str], reach: Reach) -> ClientCon
 async def _ask(
     reach: Reach, address: str, pause_s: float = 0.0
 ) -> tuple[ClientConnection | None, str | None]:
-    """The connection if this broker leads; else the leader's address, if the broker knows it."""
+    """Return the connection if this broker leads; else the leader's address, if the broker knows
+    it."""
     await asyncio.sleep(pause_s)
     connection = await reach(address)
     leads = False
@@ -186,7 +189,7 @@ async def _ask(
 
 
 async def _drop(asked: "list[asyncio.Future[tuple[ClientConnection | None, str | None]]]") -> None:
-    """End questions whose answer is of no interest any more."""
+    """Cancel requests whose answers are no longer needed, and close their connections."""
     for answer in asked:
         answer.cancel()
     for result in await asyncio.gather(*asked, return_exceptions=True):
@@ -205,9 +208,9 @@ def _none_leads(addresses: Sequence[str], failures: Sequence[HorologError]) -> H
 
 
 class SeveralBrokers(OneBroker):
-    """One connection, to the leader; another one when a request finds that it leads no more.
+    """One connection to the leader, replaced when a request finds that the broker no longer leads.
 
-    What is under way on the old connection then is waited for: it may still be answered.
+    Requests in flight on the old connection are waited for, because they may still be answered.
     """
 
     several = True
@@ -234,11 +237,11 @@ class SeveralBrokers(OneBroker):
         self._left: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Connect to the leader. While there are brokers and none of them leads, as between two
-        leaders, it is waited for, as long as for the answer to a request."""
+        """Connect to the leader. If brokers answer but none leads, as between two leaders, wait for
+        one as long as for the answer to a request."""
         end = asyncio.get_running_loop().time() + self._request_timeout_ms / 1000
         failure: NobodyLeads | None = None
-        limit = asyncio.timeout(None)  # the first attempt has limits of its own
+        limit = asyncio.timeout(None)  # the first attempt has its own limits
         try:
             async with limit:
                 while True:
@@ -336,7 +339,8 @@ class SeveralBrokers(OneBroker):
         return failure
 
     def _failure_in(self, answer: object) -> CodedError | None:
-        """The error by which another broker is to be asked, if there is one."""
+        """Return the error in an answer after which another broker is asked; None if there is
+        none."""
         if isinstance(answer, self.wrong_broker):
             return answer
         return first_error(answer, self.wrong_codes)
@@ -345,7 +349,8 @@ class SeveralBrokers(OneBroker):
         self._moved(connection, answer.exception() or answer.result())
 
     def _leave(self, connection: ClientConnection) -> None:
-        """Find the leader anew at the next request."""
+        """Search for the leader again at the next request. The old connection closes when it has
+        finished."""
         if self._connection is connection:
             self._connection = None
             task = asyncio.ensure_future(_finish(connection))

@@ -1,4 +1,4 @@
-"""Which broker of a cluster a request is for. A single broker is all of them."""
+"""Targets of requests within a cluster. A single broker is every target."""
 
 from enum import Enum
 
@@ -7,34 +7,35 @@ from ...values import value_class
 
 @value_class
 class PartitionLeader:
-    """The one that leads a partition."""
+    """The broker that leads a partition."""
 
     topic: str
     partition: int
     create: bool = False
-    """The topic is made if it does not exist and the cluster does that."""
+    """Whether the topic is created if it does not exist and the cluster creates topics
+    automatically."""
 
 
 @value_class
 class CoordinatorNode:
-    """The one that looks after a group, or after the positions of that name."""
+    """The coordinator of a group, or of the positions with that name."""
 
     group: str
 
 
 @value_class
 class NodeById:
-    """The one with this id."""
+    """The broker with this id."""
 
     node_id: int
 
 
 class Some(Enum):
-    """Places without a name of their own."""
+    """Targets without parameters: any broker, or the controller."""
 
     ANY = "any"
     CONTROLLER = "controller"
-    """The one that makes and changes topics."""
+    """The broker that creates and changes topics."""
 
 
 Target = PartitionLeader | CoordinatorNode | NodeById | Some

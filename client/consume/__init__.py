@@ -1,1 +1,1 @@
-"""Reading messages."""
+"""Reading messages: the consumer, its fetches, and time windows."""

@@ -23,14 +23,14 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Assigned:
-    """A partition that is read, and the offset of the next message to give out."""
+    """An assigned partition, with the offset of the next message to return."""
 
     topic: str
     partition: int
     position: int | None = None
-    """None: the first one stored, whichever that is when reading begins."""
+    """Next offset; None until reading begins, at the first message stored."""
     timestamp_ms: int | None = None
-    """Of the last message that was given out."""
+    """Timestamp of the last message that was returned."""
     paused: bool = False
     pace: Pace = field(default_factory=Pace)
 
@@ -39,23 +39,25 @@ class Assigned:
         return self.topic, self.partition
 
     def move(self, offset: int) -> None:
-        """Go on from another offset."""
+        """Continue at another offset."""
         self.position = offset
         self.timestamp_ms = None
         self.pace = Pace()
 
     def given_out(self, record: ConsumerRecord) -> None:
-        """The position is behind this message."""
+        """Move the position behind this message."""
         self.position = record.offset + 1
         self.timestamp_ms = record.timestamp_ms
 
     def note_end(self, now: float, end_offset: int) -> None:
-        """The partition ends at `end_offset`; `now` is on a monotonic clock."""
+        """Record that the partition ends at `end_offset`; `now` is in seconds on a monotonic
+        clock."""
         if self.position is not None:
             self.pace.note(now, self.position, max(end_offset, self.position))
 
     def catch_up_seconds(self, now: float, messages: int) -> float | None:
-        """How long until the end is reached, which is `messages` behind the position."""
+        """Estimate the seconds until the position reaches the end, which is `messages` ahead; None
+        if unknown."""
         if self.position is None:
             return None
         end_offset = self.position + messages
@@ -65,19 +67,19 @@ class Assigned:
 
 @dataclass(slots=True)
 class _WholeTopic:
-    """A topic of which every partition is read, also one that is added later."""
+    """A topic read as a whole, including partitions that are added later."""
 
     offset: int | None
-    """Where the partitions begin that it has at first; None: at their first messages."""
+    """Start offset of the partitions that exist at first; None: their first messages."""
     count: int | None = None
-    """Of its partitions; None until the broker has been asked."""
+    """Number of partitions; None until the broker has been asked."""
     paused: bool = False
     left_out: set[int] = field(default_factory=set)
-    """Partitions that were unassigned by number."""
+    """Partitions that were unassigned one by one."""
 
 
 class Assignment:
-    """The partitions that are read, in the order in which they are asked for."""
+    """The assigned partitions, in the order in which fetches name them."""
 
     def __init__(self) -> None:
         self._partitions: dict[TopicPartition, Assigned] = {}
@@ -90,32 +92,33 @@ class Assignment:
         return iter(list(self._partitions.values()))
 
     def all(self) -> list[Assigned]:
-        """The partitions that are known so far. Raises ValueError if nothing is read."""
+        """Return the partitions known so far. Raises ValueError if nothing is assigned."""
         if not self:
             raise ValueError("nothing is assigned; call assign() first")
         return list(self)
 
     @property
     def keys(self) -> list[TopicPartition]:
-        """The partitions that are known so far, in order."""
+        """The partitions known so far, sorted."""
         return sorted(self._partitions)
 
     @property
     def whole_topics(self) -> list[str]:
-        """The topics of which every partition is read."""
+        """Topics read as a whole."""
         return list(self._whole)
 
     @property
     def complete(self) -> bool:
-        """Whether the partitions of every such topic are known."""
+        """Whether the partitions of every whole topic are known."""
         return all(topic.count is not None for topic in self._whole.values())
 
     def get(self, key: TopicPartition) -> Assigned | None:
-        """A partition that is read; None when it is not."""
+        """Return an assigned partition; None when it is not assigned."""
         return self._partitions.get(key)
 
     def add(self, topic: str, partition: int | None, offset: int | None) -> None:
-        """Read a partition, or every one of a topic. Raises ValueError if that is done already."""
+        """Assign a partition, or with None a whole topic. Raises ValueError if it is assigned
+        already."""
         whole = self._whole.get(topic)
         if partition is None:
             if whole is not None:
@@ -130,8 +133,8 @@ class Assignment:
         self._partitions[topic, partition] = Assigned(topic, partition, offset)
 
     def remove(self, topic: str, partition: int | None) -> list[TopicPartition]:
-        """Stop reading a partition, or all of a topic; says which. Raises ValueError if none was
-        read."""
+        """Unassign a partition, or with None a whole topic, and return the removed partitions.
+        Raises ValueError if none was assigned."""
         if partition is None:
             found = [assigned.key for assigned in self.of_topic(topic)]
             self._whole.pop(topic, None)
@@ -144,28 +147,29 @@ class Assignment:
         return found
 
     def find(self, topic: str, partition: int) -> Assigned:
-        """A partition that is read. Raises ValueError when it is not."""
+        """Return an assigned partition. Raises ValueError if it is not assigned."""
         found = self._partitions.get((topic, partition))
         whole = self._whole.get(topic)
         if found is not None:
             return found
         if whole is None or whole.count is not None or partition in whole.left_out:
             raise ValueError(f"{topic}-{partition} is not assigned; call assign() first")
-        # Whether the topic has it is known when the broker has been asked.
+        # Whether the topic has this partition is known only after the broker was asked.
         found = Assigned(topic, partition, whole.offset, paused=whole.paused)
         self._partitions[found.key] = found
         return found
 
     def of_topic(self, topic: str) -> list[Assigned]:
-        """The partitions of a topic that are known so far. Raises ValueError if it is not read."""
+        """Return the partitions of a topic known so far. Raises ValueError if the topic is not
+        assigned."""
         found = [one for one in self._partitions.values() if one.topic == topic]
         if not found and topic not in self._whole:
             raise ValueError(f"{topic} is not assigned; call assign() first")
         return found
 
     def position(self, topic: str, partition: int | None) -> int | None:
-        """The position of a partition, or of a topic with a single one. Raises ValueError where a
-        topic has more than one."""
+        """Return the position of a partition; None as partition is allowed for a topic with one
+        partition, and raises ValueError if there are more."""
         if partition is not None:
             return self.find(topic, partition).position
         found = self.of_topic(topic)
@@ -179,7 +183,8 @@ class Assignment:
         return found[0].position if found else None
 
     def pause(self, topic: str, partition: int | None, *, paused: bool) -> list[TopicPartition]:
-        """Pause or resume a partition, or every one of a topic; says which."""
+        """Pause or resume a partition, or with None all of a topic, and return the changed
+        partitions."""
         if partition is None:
             found = self.of_topic(topic)
             if topic in self._whole:
@@ -191,7 +196,8 @@ class Assignment:
         return [assigned.key for assigned in found]
 
     def note_counts(self, counts: Mapping[str, int]) -> list[str]:
-        """So many partitions these topics have; says which of them had another number before."""
+        """Record the number of partitions of each topic. Returns the topics whose number has
+        changed."""
         changed = []
         for topic, count in counts.items():
             whole = self._whole.get(topic)
@@ -208,7 +214,7 @@ class Assignment:
         return changed
 
     def wanted(self) -> dict[TopicPartition, int]:
-        """The partitions that are not paused, with the offset to go on from."""
+        """Return the partitions that are not paused, each with its next offset."""
         return {
             key: assigned.position or 0
             for key, assigned in self._partitions.items()
@@ -216,13 +222,15 @@ class Assignment:
         }
 
     def take_turns(self) -> None:
-        """The broker fills a response in order: next time another partition is the first."""
+        """Move the first partition to the end of the order, because the broker fills a response in
+        order."""
         for first in list(self._partitions)[:1]:
             self._partitions[first] = self._partitions.pop(first)
 
 
 class AssignmentRequests:
-    """The questions, which are asked again while the cluster is away."""
+    """Sends requests about the assigned partitions, and repeats them while the cluster is
+    unavailable."""
 
     def __init__(
         self,
@@ -238,18 +246,19 @@ class AssignmentRequests:
         self._clock = clock
         self._retry_timeout_ms = retry_timeout_ms
         self._metadata_asked: float | None = None
-        """When the partitions of whole topics were last asked for, on the monotonic clock."""
+        """Time of the last metadata request for whole topics, on the monotonic clock."""
 
     async def close(self) -> None:
         """Close the connections."""
         await self.cluster.close()
 
     async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        """The answer to a question."""
+        """Return the answer to a request, which is repeated for up to `retry_timeout_ms`."""
         return await retry(question, timeout_ms=self._retry_timeout_ms, setting="retry_timeout_ms")
 
     async def find_partitions(self, *, max_age_s: float = 0.0) -> None:
-        """Ask which partitions whole topics have, unless that was done so lately."""
+        """Find the partitions of whole topics, unless they were requested within the last
+        `max_age_s`."""
         topics = self._assigned.whole_topics
         asked, now = self._metadata_asked, self._clock.monotonic()
         lately = asked is not None and now - asked < max_age_s
@@ -261,7 +270,7 @@ class AssignmentRequests:
             self.cluster.forget(topic)  # also which broker of a cluster leads which partition
 
     async def find_beginnings(self) -> None:
-        """Have each partition that has no position begin at its first message stored."""
+        """Set each partition that has no position to its first message stored."""
         for assigned in self._assigned.all():
             if assigned.position is None:
                 offset = await self._offset(assigned.key, EARLIEST)
@@ -269,7 +278,8 @@ class AssignmentRequests:
                     assigned.position = offset
 
     async def offsets(self, sentinel: int) -> dict[TopicPartition, int]:
-        """Where each partition begins or ends, as the sentinel says."""
+        """Return the first or the end offset of each partition; `sentinel` is EARLIEST or
+        LATEST."""
         await self.find_partitions()
         return {
             assigned.key: await self._offset(assigned.key, sentinel)
@@ -277,7 +287,7 @@ class AssignmentRequests:
         }
 
     async def search(self, target_ms: int, by: By) -> dict[TopicPartition, FindResult]:
-        """What is found in each partition of that time or later."""
+        """Search each partition for the first message of that time or later."""
         await self.find_partitions()
         return {
             assigned.key: await self.ask(
@@ -287,8 +297,8 @@ class AssignmentRequests:
         }
 
     async def lags(self) -> dict[TopicPartition, Lag]:
-        """How far each position is behind the end of its partition. Raises what the broker reports
-        of a partition."""
+        """Return how far each position is behind the end of its partition. Raises the errors that
+        the broker reports for a partition."""
         await self.find_partitions()
         await self.find_beginnings()
         offsets = {assigned.key: assigned.position or 0 for assigned in self._assigned}

@@ -1,4 +1,4 @@
-"""Reading messages."""
+"""The consumer: reads messages of assigned partitions."""
 
 import asyncio
 from collections import deque
@@ -29,7 +29,8 @@ from .time_bounds import CREATE, WindowBy, time_bounds
 from .time_window import TimeWindow
 
 Fetched = tuple[Assigned, int, FetchPartitionResult, Walk]
-"""What a fetch brought of a partition: from which offset on, the result, and its entries."""
+"""Answer of a fetch for one partition: the assignment, the requested offset, the result, its
+entries."""
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ _MIB: Final = 1024 * 1024
 
 
 class AssignmentFetches:
-    """Fetches each partition from its position on, and ahead of it where more is there."""
+    """Fetches each partition from its position, and in advance where more messages are stored."""
 
     def __init__(
         self,
@@ -49,8 +50,8 @@ class AssignmentFetches:
         *,
         metadata_max_age_ms: int,
     ) -> None:
-        """Partitions that are added to whole topics are found within `metadata_max_age_ms`. Raises
-        UnsupportedVersion for what Kafka has not."""
+        """Partitions added to whole topics are found within `metadata_max_age_ms`. Raises
+        UnsupportedVersion for options that Kafka does not support."""
         self._assigned = assigned
         self._requests = requests
         self._clock = clock
@@ -59,15 +60,16 @@ class AssignmentFetches:
         self._changed = asyncio.Event()
 
     def stop(self) -> None:
-        """Wait for nothing any more."""
+        """Cancel fetches in flight that would otherwise be waited for."""
         self._fetches.stop()
 
     def look_again(self) -> None:
-        """There may be more to read than before."""
+        """End a wait for something to read: the assignment has changed."""
         self._changed.set()
 
     async def fetch(self, max_wait_ms: int) -> list[Fetched]:
-        """The answer to one fetch, for the partitions that are still where they were."""
+        """Fetch once. Returns the results for partitions that were not moved, paused or removed
+        meanwhile."""
         await self._requests.find_partitions(max_age_s=self._metadata_max_age_s)
         await self._requests.find_beginnings()
         self._changed.clear()
@@ -79,7 +81,7 @@ class AssignmentFetches:
         found = []
         for key, result in results.items():
             offset, assigned = asked[key], self._assigned.get(key)
-            # What was moved or dropped meanwhile is read again from where it is now.
+            # A partition that was moved meanwhile is read again from its new position.
             if assigned is not None and assigned.position == offset and not assigned.paused:
                 found.append((assigned, offset, result, entries_of(result)))
         self._assigned.take_turns()
@@ -87,7 +89,7 @@ class AssignmentFetches:
         return found
 
     def _fetch_ahead(self, found: list[Fetched]) -> None:
-        """Ask for what is behind these messages, if it is there already."""
+        """Start to fetch the messages after these results, if there are any."""
         nexts, more = self._assigned.wanted(), False
         for assigned, offset, result, entries in found:
             behind = nexts[assigned.key] = next_offset(result, offset, entries)
@@ -109,10 +111,10 @@ class AssignmentFetches:
 
 
 class Consumer(Client):
-    """Reads the partitions assigned to it, from positions that it can move by offset or time.
+    """Reads its assigned partitions from positions that can be moved by offset or by time.
 
-    A restart of the broker interrupts nothing: what fails for want of a connection is asked again
-    for `retry_timeout_ms`.
+    A restart of the broker does not interrupt reading: a request that fails because of the
+    connection is repeated for `retry_timeout_ms`.
     """
 
     def __init__(
@@ -136,15 +138,17 @@ class Consumer(Client):
         clock: Clock | None = None,
         read_from: ReadFrom = "leader",
     ) -> None:
-        """A fetch waits up to `max_wait_ms` at the broker until `min_bytes` are there, and brings
-        at most `partition_max_bytes` of a partition and `max_bytes` in all; one message larger
-        than that comes anyway. While more is there, the next fetch is under way before this one
-        is read. A compressed message may hold `max_decompressed_bytes`.
-        `append_times` asks for when each message was appended. `read_committed` leaves out what
-        transactions wrote that were aborted, and waits for those that are not decided. `name` is
-        what `commit` stores positions under. Partitions that are added to a topic that is read
-        whole are found within `metadata_max_age_ms`. With `read_from="any"` messages come from any
-        broker that has them: what is committed there, and nothing twice when it is another one.
+        """A fetch waits up to `max_wait_ms` at the broker until there are `min_bytes`. It returns
+        at most `partition_max_bytes` of a partition and `max_bytes` in total; a single larger
+        message is returned all the same. While more messages are stored, the next fetch is sent
+        before the messages of this one are read. A compressed message may hold
+        `max_decompressed_bytes`.
+
+        `append_times` requests the append time of each message. `read_committed` leaves out
+        messages of aborted transactions, and waits for undecided ones. `name` is the name under
+        which `commit` stores positions. Partitions added to a topic that is read as a whole are
+        found within `metadata_max_age_ms`. With `read_from="any"` messages come from any replica,
+        up to its high watermark, and none twice when the replica changes.
         """
         super().__init__(
             address,
@@ -180,7 +184,7 @@ class Consumer(Client):
             metadata_max_age_ms=metadata_max_age_ms,
         )
         self._windows: set[TimeWindow] = set()
-        """Those that were not read to their ends yet."""
+        """Windows that were not read to their ends yet."""
         self._ready: deque[ConsumerRecord] = deque()
         self._filling = asyncio.Lock()
 
@@ -195,11 +199,11 @@ class Consumer(Client):
     def assign(
         self, topic: str, partition: int | None = None, *, offset: int | None = None
     ) -> None:
-        """Read a topic too, or only this partition of it, from `offset` or from the first message
+        """Read a topic, or only one partition of it, from `offset` or from the first message
         stored.
 
-        Without a partition it is every one that the topic has, and those that are added later,
-        which are read from their first message. `offset` is then one for each partition.
+        Without a partition, all partitions of the topic are read; partitions added later are read
+        from their first message. `offset` then holds for each partition.
         """
         if offset is not None:
             _check_offset(offset)
@@ -207,35 +211,35 @@ class Consumer(Client):
         self._fetches.look_again()
 
     def unassign(self, topic: str, partition: int | None = None) -> None:
-        """Stop reading a partition, or every one of a topic."""
+        """Stop reading a partition, or a whole topic."""
         self._drop_ready(self._assigned.remove(topic, partition))
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read; those of a whole topic from the first call on that asks
-        the broker."""
+        """The assigned partitions. Those of a whole topic are listed once a call has asked the
+        broker."""
         return self._assigned.keys
 
     def pause(self, topic: str, partition: int | None = None) -> None:
-        """Give out nothing of a partition, or of a topic, until `resume`; positions stay."""
+        """Return no messages of a partition, or of a topic, until `resume`. Positions stay."""
         self._drop_ready(self._assigned.pause(topic, partition, paused=True))
 
     def resume(self, topic: str, partition: int | None = None) -> None:
-        """Read a paused partition, or every one of a topic, again."""
+        """Read a paused partition, or a paused topic, again."""
         self._assigned.pause(topic, partition, paused=False)
         self._fetches.look_again()
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Go on from `offset`."""
+        """Continue a partition at `offset`."""
         _check_offset(offset)
         self._move(self._assigned.find(topic, partition), offset)
 
     async def seek_to_beginning(self) -> None:
-        """Go to the first message stored, in every partition."""
+        """Move every partition to its first message stored."""
         await self._seek_to(EARLIEST)
 
     async def seek_to_end(self) -> None:
-        """Go behind the last message there is now, in every partition."""
+        """Move every partition behind its last message."""
         await self._seek_to(LATEST)
 
     async def seek_to_time(
@@ -246,13 +250,12 @@ class Consumer(Client):
         margin_ms: int = 0,
         by: By = "timestamp",
     ) -> dict[TopicPartition, FindResult]:
-        """Go to the first message at or after a time, in every partition; says what was found.
+        """Move every partition to its first message at or after a time, and return what was found.
 
-        `margin_ms` earlier: on another broker, the largest latency of the messages there
-        (`horolog_max_latency_seconds`) makes sure that none is missed. Where every message is
-        older (`AfterEnd`), that is the end. A partition in which no message has a time
-        (`NoTimestamps`) stays where it is. `by="append"` goes by the times at which the broker
-        appended the messages.
+        The search starts `margin_ms` earlier. On another broker, a margin of the largest latency of
+        the messages there (`horolog_max_latency_seconds`) makes sure that no message is missed. A
+        partition whose messages are all older (`AfterEnd`) moves to its end. A partition without
+        timestamps (`NoTimestamps`) stays. `by="append"` searches by append time.
         """
         target_ms = epoch_ms(when, timestamp_ms, check_units=self._check_units, is_bound=True)
         if target_ms is None:
@@ -268,8 +271,8 @@ class Consumer(Client):
         return results
 
     async def commit(self, name: str | None = None) -> None:
-        """Store on the broker that everything given out so far is done with, under `name`, or that
-        of the consumer; durable on return."""
+        """Commit the positions of all partitions under `name`, or under the consumer's name. They
+        are durable on return."""
         if not self._assigned.complete:
             await self._requests.find_partitions()
         positions = [
@@ -284,8 +287,8 @@ class Consumer(Client):
     async def seek_to_committed(
         self, name: str | None = None
     ) -> dict[TopicPartition, CommittedPosition | None]:
-        """Go to the positions stored under `name`; says which there were. A partition that has
-        none stays where it is."""
+        """Move to the positions committed under `name`, and return them. A partition without one
+        stays."""
         await self._requests.find_partitions()
         keys = [assigned.key for assigned in self._assigned.all()]
         ask = partial(committed, self._requests.cluster, self._named(name), keys)
@@ -296,22 +299,23 @@ class Consumer(Client):
         return found
 
     def position(self, topic: str, partition: int | None = None) -> int | None:
-        """Offset of the next message to be given out; None until reading has begun. The partition
-        can be left out where only one of the topic is read."""
+        """Return the offset of the next message to be returned; None until reading has begun. The
+        partition may be left out if only one partition of the topic is read."""
         return self._assigned.position(topic, partition)
 
     async def lag(self) -> dict[TopicPartition, Lag]:
-        """How far each position is behind the end of its partition, in messages and seconds.
+        """Return how far each position is behind the end of its partition, in messages and seconds.
 
-        `seconds` is how long ago the first message that was not given out yet was appended, by the
-        broker's clock. Where the broker does not know that, it goes by the message's own time,
-        and is marked as `estimated`. Raises what the broker reports of a partition.
+        `seconds` is the time since the broker appended the next message to be returned, by the
+        broker's clock. If the broker does not know the append time, the message's own time is used
+        and the lag is marked as `estimated`. Raises the errors that the broker reports for a
+        partition.
         """
         return await self._requests.lags()
 
     async def catch_up_s(self) -> float | None:
-        """In how many seconds all partitions are read to their ends, at the pace of the last
-        minute; None while it does not get less, or while the pace is not known yet."""
+        """Estimate the seconds until all partitions are read to their ends, at the pace of the last
+        minute. None while the lag does not shrink, or while the pace is unknown."""
         times = [lag.catch_up_seconds for lag in (await self.lag()).values()]
         known = [time_s for time_s in times if time_s is not None]
         return max(known, default=0.0) if len(known) == len(times) else None
@@ -326,15 +330,15 @@ class Consumer(Client):
         by: WindowBy = CREATE,
         follow: timedelta | None = None,
     ) -> TimeWindow:
-        """The messages of a topic whose time is `start` or later and before `end`, each once.
+        """Return the messages of a topic whose time is `start` or later and before `end`, each
+        once.
 
         Times are datetimes or epoch milliseconds; None is no bound. Messages without a time are in
-        no window. It is read up to where each partition ends when reading begins, and with
-        `follow` for that long after `end`, by the client's clock, for what comes late; without
-        `end`, for that long after reading begins; partitions that are added meanwhile are read
-        too. `by="append"` goes by the times at which the
-        broker appended the messages. What is assigned to the consumer, and its positions, stay as
-        they are.
+        no window. Each partition is read up to its end at the moment when reading begins. `follow`
+        continues for that long after `end`, by the client's clock, to read late messages; without
+        `end`, for that long after reading begins. While following, partitions that are added are
+        read too. `by="append"` compares append times. The consumer's assignment and positions do
+        not change.
         """
         window = TimeWindow(
             self._cluster,
@@ -353,10 +357,10 @@ class Consumer(Client):
         return window
 
     async def fetch(self, *, max_wait_ms: int | None = None) -> list[ConsumerRecord]:
-        """The next messages there are, of any partition; empty when none came in time.
+        """Return the next messages of any partition; empty if none arrived in time.
 
-        Raises what the broker reports of a partition (OffsetOutOfRange, ...), CorruptMessage for
-        a message that is damaged, MessageTooLarge; the positions stay then as they are.
+        Raises the errors that the broker reports for a partition (OffsetOutOfRange, ...),
+        CorruptMessage for a damaged message, MessageTooLarge. The positions then stay.
         """
         if not self._ready:
             await self.fill(max_wait_ms=max_wait_ms)
@@ -369,13 +373,13 @@ class Consumer(Client):
     async def fetch_columns(
         self, *, max_wait_ms: int | None = None, columns: Collection[Content] = CONTENT
     ) -> list[ColumnBatch]:
-        """As `fetch`, with the messages in columns instead of one object for each: for reading
-        millions a second, or into a table. A compressed set is a batch of its own. Keys, values and
-        headers that are not among `columns` come as nulls, uncopied."""
+        """Return the next messages in columns instead of one object each, to read millions per
+        second or to fill a table. A compressed set is a batch of its own. Keys, values and headers
+        that are not among `columns` are nulls and are not copied."""
         check_content(columns)
         wait_ms = self._max_wait_ms if max_wait_ms is None else max_wait_ms
         async with self._filling:
-            self._ready.clear()  # they come again, in columns
+            self._ready.clear()  # they are fetched again, as columns
             return await self._checked(partial(self._read_columns, wait_ms, columns))
 
     async def _read_columns(self, wait_ms: int, columns: Collection[Content]) -> list[ColumnBatch]:
@@ -398,13 +402,13 @@ class Consumer(Client):
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """The next message; waits for it as long as it takes."""
+        """Return the next message; wait for it without limit."""
         while (record := self.take()) is None:
             await self.fill()
         return record
 
     def take(self) -> ConsumerRecord | None:
-        """The next message, if one has been fetched already. Never waits."""
+        """Return the next message if it is already fetched, else None. Never waits."""
         if not self._ready:
             return None
         record = self._ready.popleft()
@@ -412,9 +416,9 @@ class Consumer(Client):
         return record
 
     async def fill(self, *, max_wait_ms: int | None = None) -> None:
-        """Fetch the next messages for `take`, unless there are some; none may come in time.
+        """Fetch the next messages for `take`, unless some are ready. There may be none in time.
 
-        One at a time: a second caller gets its share of what the first one's fetch brings.
+        Only one fetch runs at a time: a second caller shares the messages of the first one's fetch.
         """
         async with self._filling:
             if self._ready:
@@ -443,7 +447,7 @@ class Consumer(Client):
             assigned.given_out(record)
 
     def _move_to(self, key: TopicPartition, offset: int) -> None:
-        """Move a partition, if it is still read."""
+        """Move a partition if it is still assigned."""
         assigned = self._assigned.get(key)
         if assigned is not None:
             self._move(assigned, offset)

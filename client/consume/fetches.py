@@ -38,24 +38,24 @@ from .fetching import FetchOptions, TopicPartition
 _MOVED_CODES: Final = frozenset((UnknownTopicOrPartition.code, *(error.code for error in MOVED)))
 
 Offsets = dict[TopicPartition, int]
-"""Where to read on."""
+"""Next offset to read, by partition."""
 
 Results = dict[TopicPartition, FetchPartitionResult]
 
 Arrived = Callable[[Results], None]
-"""Called with every answer when it comes, used or not."""
+"""Called with each answer when it arrives, whether or not the answer is used."""
 
 
 @dataclass(slots=True)
 class _UnderWay:
-    """A fetch that was sent to a broker."""
+    """A fetch in flight at a broker."""
 
     offsets: Offsets
     answer: asyncio.Task[FetchResponse]
 
 
 class KafkaFetches:
-    """The fetches of a consumer."""
+    """Fetches of a consumer at a Kafka cluster."""
 
     def __init__(self, cluster: KafkaCluster, options: FetchOptions, arrived: Arrived) -> None:
         self._cluster = cluster
@@ -64,10 +64,11 @@ class KafkaFetches:
         self._under_way: dict[int, _UnderWay] = {}
 
     async def fetch(self, offsets: Offsets, max_wait_ms: int) -> Results:
-        """What there is from these offsets on, of the partitions whose brokers have answered.
+        """Return messages from these offsets on, for the partitions whose brokers have answered.
 
-        Raises what a broker reports of a partition. When nothing came, and a leader has moved or
-        cannot be reached, raises that: it is looked for again at the next call.
+        Raises the errors that a broker reports for a partition. If nothing arrived because a leader
+        has moved or cannot be reached, raises that error; the next call searches for the leader
+        again.
         """
         shares, failure = await self._shares(offsets)
         new = self._send(shares, max_wait_ms)
@@ -76,7 +77,7 @@ class KafkaFetches:
         found: Results = {}
         while self._under_way:
             answers = {one.answer for one in self._under_way.values()}
-            # What an earlier turn asked for may wait longer than this turn does.
+            # A fetch of an earlier call may wait longer than this call allows.
             left_s = None if answers & new else max(deadline - loop.time(), 0)
             done, _ = await asyncio.wait(
                 answers, timeout=left_s, return_when=asyncio.FIRST_COMPLETED
@@ -94,7 +95,7 @@ class KafkaFetches:
         return found
 
     def ahead(self, offsets: Offsets) -> None:
-        """Begin to fetch from these offsets on, what is there already."""
+        """Start to fetch messages that are already stored from these offsets on."""
         shares: dict[int, Offsets] = {}
         for key, offset in offsets.items():
             node_id = self._cluster.map.node_of(PartitionLeader(*key))
@@ -105,13 +106,13 @@ class KafkaFetches:
                 self._start(node_id, share, 0)
 
     def stop(self) -> None:
-        """Wait for nothing any more."""
+        """Cancel fetches in flight that would otherwise be waited for."""
         for one in self._under_way.values():
             one.answer.cancel()
         self._under_way.clear()
 
     async def _shares(self, offsets: Offsets) -> tuple[dict[int, Offsets], Exception | None]:
-        """The partitions of each broker; and what keeps some of them from being fetched."""
+        """Return the partitions by leader, and the error for partitions that have no leader."""
         shares: dict[int, Offsets] = {}
         failure: Exception | None = None
         for key, offset in offsets.items():
@@ -126,7 +127,8 @@ class KafkaFetches:
     def _send(
         self, shares: dict[int, Offsets], max_wait_ms: int
     ) -> "set[asyncio.Task[FetchResponse]]":
-        """Have every broker asked for its share, and no other; the fetches that are new."""
+        """Send each broker its fetch and cancel fetches for other offsets. Returns the new
+        fetches."""
         for node_id, one in list(self._under_way.items()):
             if shares.get(node_id) != one.offsets:
                 one.answer.cancel()
@@ -159,12 +161,13 @@ class KafkaFetches:
             check_code(response.error_code)
             if response.topics or not response.throttle_time_ms:
                 return response
-            # It was over the client's quota. That nothing is in it does not say that nothing is
-            # there, which is what an answer without messages is taken for.
+            # The client is over its quota. The empty answer does not mean that there are no
+            # messages, so it must not be returned.
             await asyncio.sleep(response.throttle_time_ms / 1000)
 
     def _take(self, node_id: int, one: _UnderWay, found: Results) -> Exception | None:
-        """Put what a broker answered to `found`; the error that keeps from having all of it."""
+        """Add the results of a broker's answer to `found`. Returns the error of partitions without
+        a result."""
         try:
             response = one.answer.result()
         except (ConnectionFailed, RequestTimedOut) as error:
@@ -197,18 +200,18 @@ def _result(response: FetchResponse, key: TopicPartition) -> FetchPartitionResul
 
 
 def _has_news(result: FetchPartitionResult) -> bool:
-    """Whether it is worth giving out at once."""
+    """Whether a result is worth returning at once: it has messages or an error."""
     return bool(result.records) or result.error_code != NO_ERROR
 
 
 def _retrieve(answer: "asyncio.Task[FetchResponse]") -> None:
-    """The error of a fetch that no caller waits for any more is dropped."""
+    """Mark the error of a fetch as retrieved, because its caller may be gone."""
     if not answer.cancelled():
         answer.exception()
 
 
 class OneBrokerFetches:
-    """The fetches of a consumer, one at a time, and at most one more asked for before its time."""
+    """Fetches of a consumer, one at a time, with at most one more in advance."""
 
     def __init__(
         self,
@@ -223,7 +226,8 @@ class OneBrokerFetches:
         self._answer: asyncio.Future[FetchResponse] | None = None
 
     async def fetch(self, offsets: Offsets, max_wait_ms: int) -> Results:
-        """What there is from these offsets on. Raises what the broker reports of a partition."""
+        """Return messages from these offsets on. Raises the errors that the broker reports for a
+        partition."""
         response = await self._take(offsets)
         if response is None:
             request = self._options.request(offsets, max_wait_ms)
@@ -232,7 +236,7 @@ class OneBrokerFetches:
         return {key: partition_result(response.topics, *key) for key in offsets}
 
     def ahead(self, offsets: Offsets) -> None:
-        """Fetch from these offsets on, if there is a connection that takes it now."""
+        """Start to fetch from these offsets on, if a connection can send the request now."""
         request = self._options.request(offsets, 0)
         self._asked = offsets
         self._answer = self._cluster.submit_if_ready(FETCH, request)
@@ -240,10 +244,11 @@ class OneBrokerFetches:
             self._answer.add_done_callback(self._look)
 
     def stop(self) -> None:
-        """Nothing to do: what is under way ends with the connection."""
+        """Do nothing: a fetch in flight ends with its connection."""
 
     async def _take(self, offsets: Offsets) -> FetchResponse | None:
-        """The answer, if this is what was asked for. None: it is to be asked for now."""
+        """Return the answer of the fetch in advance, if its offsets match; None if a new fetch is
+        needed."""
         answer = self._answer
         if answer is not None and self._asked == offsets:
             await asyncio.wait((answer,))
@@ -258,7 +263,8 @@ class OneBrokerFetches:
             self._arrived(_results(answer.result()))
 
     def _is_enough(self, response: FetchResponse) -> bool:
-        """Whether a fetch that waits would have ended with this too. Errors may be over by now."""
+        """Whether a fetch that waits would have returned this answer too. Errors may have passed
+        meanwhile."""
         results = [result for topic in response.topics for result in topic.partitions]
         if any(result.error_code != NO_ERROR for result in results):
             return False
@@ -269,7 +275,7 @@ class OneBrokerFetches:
                 for result in topic.partitions
             )
             if any(passed):
-                return True  # what holds nothing of the window was passed over
+                return True  # the broker skipped messages outside the window
         size_bytes = sum(len(result.records or b"") for result in results)
         return size_bytes >= max(self._options.min_bytes, 1)
 
@@ -283,24 +289,25 @@ def _results(response: FetchResponse) -> Results:
 
 
 class Fetches(Protocol):
-    """The broker or brokers, as far as fetches go."""
+    """Fetches from one broker or from several."""
 
     async def fetch(self, offsets: Offsets, max_wait_ms: int) -> Results:
-        """What there is from these offsets on, of some of the partitions or all. Raises what a
-        broker reports of a partition."""
+        """Return messages from these offsets on, for some or all of the partitions. Raises the
+        errors that a broker reports for a partition."""
         ...
 
     def ahead(self, offsets: Offsets) -> None:
-        """Begin to fetch from these offsets on, where there is more."""
+        """Start to fetch messages that are already stored from these offsets on."""
         ...
 
     def stop(self) -> None:
-        """Wait for nothing any more."""
+        """Cancel fetches in flight that would otherwise be waited for."""
         ...
 
 
 def fetches_of(cluster: ClusterConnections, options: FetchOptions, arrived: Arrived) -> Fetches:
-    """The fetches of one consumer. Raises UnsupportedVersion for what Kafka has not."""
+    """Return the fetches of one consumer. Raises UnsupportedVersion for options that Kafka does not
+    support."""
     if isinstance(cluster, KafkaCluster):
         if options.append_times:
             raise UnsupportedVersion(

@@ -1,4 +1,4 @@
-"""What a fetch asks for, and the messages in its answer."""
+"""Options of fetch requests, and the messages in fetch responses."""
 
 import asyncio
 from array import array
@@ -40,14 +40,16 @@ from .time_bounds import TimeBounds
 _SIZE_BYTES: Final = 4
 
 _TAKEN_OVER_S: Final = 5.0
-"""A leader that finds its messages damaged has let another broker lead by then, if one can."""
+"""Seconds after which another replica has become leader, if one can, when a leader finds its
+messages damaged."""
 
 
 def without_aborted(records: Buffer, aborted: Sequence[AbortedTransaction] | None) -> Buffer:
-    """The set without the batches of these transactions. A part of an entry at its end is dropped.
+    """Return the record set without the batches of the aborted transactions. A partial entry at the
+    end is dropped.
 
     A transaction begins at its first offset, which may be before the set, and ends with the next
-    mark of its producer.
+    control batch of its producer.
     """
     if not aborted:
         return records
@@ -85,7 +87,7 @@ _TYPES: Final = {0: TimestampType.CREATE_TIME, 1: TimestampType.LOG_APPEND_TIME,
 
 @value_class
 class FetchOptions:
-    """What every fetch of a consumer has in common; see `Consumer`."""
+    """Options shared by all fetches of a consumer; see `Consumer`."""
 
     min_bytes: int
     partition_max_bytes: int
@@ -94,14 +96,15 @@ class FetchOptions:
     append_times: bool
     read_committed: bool = False
     window: TimeBounds | None = None
-    """Brokers may pass over what is not of these times."""
+    """Brokers may skip messages outside this window."""
     doubted: dict[TopicPartition, int] = field(init=False, default_factory=dict, compare=False)
-    """Where damaged messages came: the next request has the broker check what it has stored."""
+    """Offsets at which damaged messages arrived. The next request makes the broker verify its log
+    there."""
     _checked: dict[TopicPartition, int] = field(init=False, default_factory=dict, compare=False)
-    """Where that was asked for last."""
+    """Offsets at which the broker was last asked to verify its log."""
 
     def request(self, offsets: dict[TopicPartition, int], max_wait_ms: int) -> FetchRequest:
-        """Asks for the messages from these offsets on."""
+        """Return the request for messages from these offsets on."""
         from_ms, until_ms, by = (self.window or TimeBounds(None, None)).request_fields
         return FetchRequest(
             max_wait_ms=max_wait_ms,
@@ -135,9 +138,9 @@ class FetchOptions:
         return True
 
     async def checked(self, attempt: Callable[[], Awaitable[T]], *, several: bool) -> T:
-        """What `attempt`, which fetches and reads, gives. Where damaged messages came it is made
-        again, and the broker checks what it has stored; of `several` brokers another one may lead a
-        moment later."""
+        """Return the result of `attempt`, which fetches and reads messages. If damaged messages
+        arrived, repeat the attempt, and have the broker verify its log. With `several` brokers the
+        repetition goes on for up to 5 s, because another broker may become leader."""
         try:
             return await attempt()
         except CorruptMessage:
@@ -161,11 +164,11 @@ class FetchOptions:
         offset: int,
         entries: Walk | None = None,
     ) -> list[ConsumerRecord]:
-        """The messages of one partition from `offset` on; `entries` are `entries_of(result)`.
+        """Return the messages of one partition from `offset` on; `entries` is `entries_of(result)`.
 
-        Those before a damaged one are given; the next fetch begins at the damaged one, and raises.
-        None although there are bytes: what came holds no message, and reading goes on behind it,
-        at `next_offset`.
+        Messages before a damaged one are returned; the next fetch begins at the damaged one, and
+        raises. An empty list for a result with bytes means that the bytes hold no message; reading
+        continues at `next_offset`.
         """
         found = self._columns(result, offset, CONTENT, entries)
         append_times = _AppendTimes(result.append_times)
@@ -185,7 +188,8 @@ class FetchOptions:
         content: Collection[Content] = CONTENT,
         entries: Walk | None = None,
     ) -> list[ColumnBatch]:
-        """As `records`, in columns. What is not in `content` comes as nulls."""
+        """Return the messages as `records` does, in columns. Columns that are not in `content` are
+        nulls."""
         append_times = _AppendTimes(result.append_times) if self.append_times else None
         return self._sound(
             (
@@ -231,7 +235,7 @@ class FetchOptions:
     ) -> list[T]:
         read: list[T] = []
         try:
-            read.extend(found)  # keeps what came before an error
+            read.extend(found)  # keeps the items before an error
         except CorruptMessage as error:
             if not read:
                 key = topic, result.partition
@@ -254,19 +258,19 @@ class FetchOptions:
 
 
 def entries_of(result: FetchPartitionResult) -> Walk:
-    """What is known of the messages of a result without reading them."""
+    """Walk the entries of a result without decoding the messages or verifying checksums."""
     records = result.records or b""
     return walk(records, 0, len(records), check_crc=False)
 
 
 def next_offset(result: FetchPartitionResult, offset: int, entries: Walk | None = None) -> int:
-    """The offset behind the messages of a result, as far as it is known without reading them;
-    `offset` if there are none. `entries` are `entries_of(result)`."""
+    """Return the offset after the last entry of a result, found without decoding messages; `offset`
+    if the result is empty. `entries` is `entries_of(result)`."""
     return max((entries or entries_of(result)).last_offset + 1, offset)
 
 
 class _AppendTimes:
-    """The append times in a response."""
+    """Append times in a fetch response."""
 
     def __init__(self, spans: Sequence[AppendTime]) -> None:
         self._offsets = [item.offset for item in spans]
@@ -274,7 +278,7 @@ class _AppendTimes:
 
     @property
     def known(self) -> bool:
-        """Whether the response has any."""
+        """Whether the response has any append times."""
         return bool(self._offsets)
 
     def of(self, offset: int) -> int | None:
@@ -284,7 +288,7 @@ class _AppendTimes:
         return self._times_ms[number]
 
     def column(self, offsets: memoryview) -> memoryview:
-        """One for each of these ascending offsets, int64; -1 where it is not known."""
+        """Return the append times for these ascending offsets as int64; -1 where unknown."""
         return memoryview(array("q", b"".join(self._runs(offsets)))).cast("B").cast("q")
 
     def _runs(self, offsets: memoryview) -> Iterator[bytes]:
@@ -301,7 +305,8 @@ class _AppendTimes:
 def _consumer_records(
     topic: str, partition: int, columns: Columns, append_times: _AppendTimes
 ) -> list[ConsumerRecord]:
-    """The rows. Made column by column, which takes a sixth of the time of message by message."""
+    """Return the rows as records. Building them column by column takes a sixth of the time of
+    building them one by one."""
     offsets = memoryview(columns.offsets).cast("q")
     times_ms: Sequence[int | None] = memoryview(columns.timestamps).cast("q").tolist()
     if NO_TIMESTAMP in times_ms:

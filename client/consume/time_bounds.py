@@ -1,4 +1,4 @@
-"""A window of time: which times are in it, and by which time of a message it goes."""
+"""Bounds of a time window."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,7 +10,7 @@ from ...values import value_class
 from ..arguments import moment_ms
 
 WindowBy = Literal["create", "append"]
-"""Which time of a message counts: its timestamp as stored, or when the broker appended it."""
+"""The time of a message that the window compares: its timestamp as stored, or its append time."""
 
 CREATE: Final = "create"
 APPEND: Final = "append"
@@ -18,7 +18,7 @@ APPEND: Final = "append"
 
 @value_class
 class TimeBounds:
-    """The times from `from_ms` up to, without, `until_ms`; None is no bound."""
+    """Times from `from_ms` up to, excluding, `until_ms`; None is no bound."""
 
     from_ms: int | None
     until_ms: int | None
@@ -26,24 +26,24 @@ class TimeBounds:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no time is in it."""
+        """Whether the window contains no time."""
         return self.until_ms is not None and self.until_ms <= (self.from_ms or 0)
 
     def holds(self, time_ms: int | None) -> bool:
-        """Whether a message of this time is in it. One without a time never is."""
+        """Whether a message with this time is in the window. A message without a time never is."""
         if time_ms is None or time_ms < (self.from_ms or 0):
             return False
         return self.until_ms is None or time_ms < self.until_ms
 
     def rows(self, times_ms: Sequence[int]) -> list[int]:
-        """The numbers of the times that are in it; -1 is no time."""
+        """Return the indexes of the times inside the window; -1 is no time."""
         first_ms = self.from_ms or 0
         last_ms = INT64_MAX if self.until_ms is None else self.until_ms - 1
         return [row for row, time_ms in enumerate(times_ms) if first_ms <= time_ms <= last_ms]
 
     @property
     def request_fields(self) -> tuple[int, int, str]:
-        """`window_from_ms`, `window_until_ms` and `window_by` of a fetch."""
+        """Fields `window_from_ms`, `window_until_ms` and `window_by` of a fetch request."""
         return (
             NO_TIMESTAMP if self.from_ms is None else self.from_ms,
             NO_TIMESTAMP if self.until_ms is None else self.until_ms,
@@ -54,9 +54,9 @@ class TimeBounds:
 def time_bounds(
     start: datetime | int | None, end: datetime | int | None, by: str, *, check_units: bool
 ) -> TimeBounds:
-    """The window that a program asks for.
+    """Return the window that a program asks for.
 
-    Raises TypeError and `TimeError` for what is no time, ValueError for a start after the end and
+    Raises TypeError and `TimeError` for an invalid time, ValueError for an end before the start and
     for an unknown `by`.
     """
     if by not in get_args(WindowBy):

@@ -26,40 +26,40 @@ from .time_bounds import APPEND, TimeBounds
 from .window_partitions import WindowPartition, WindowRequests
 
 Run = tuple[int, int]
-"""Rows from the first number up to, without, the second."""
+"""Row numbers from the first up to, excluding, the second."""
 
 T_co = TypeVar("T_co", covariant=True)
 
 _BEGINNINGS_MAX: Final = 5
-"""So often is a partition begun anew whose first messages are deleted at that moment."""
+"""How often a partition's start is searched again because its first messages were just deleted."""
 
 T = TypeVar("T")
 
 
 @value_class
 class Taken(Generic[T_co]):
-    """What a fetch brought of a window."""
+    """Messages of a window from one fetch."""
 
     items: "list[T_co]"
     next_offset: int | None
-    """Behind the last message that was looked at; None when there was none."""
+    """Offset after the last message examined; None when there was none."""
     untimed: int
-    """Messages that were looked at and have no time."""
+    """Number of examined messages that have no time."""
 
 
 class WindowForm(Protocol[T_co]):
-    """Takes the messages of a window out of a fetch."""
+    """Selects the messages of a window from a fetch."""
 
     def take(
         self, topic: str, result: FetchPartitionResult, offset: int, end: int | None
     ) -> Taken[T_co]:
-        """Those from `offset` up to, without, `end`, if there is one."""
+        """Return the messages from `offset` up to, excluding, `end` (None: no end)."""
         ...
 
 
 @value_class
 class AsRecords:
-    """One object for each message."""
+    """One object per message."""
 
     options: FetchOptions
     bounds: TimeBounds
@@ -82,7 +82,7 @@ class AsRecords:
 
 @value_class
 class AsColumns:
-    """Batches in columns; what is not in `content` comes as nulls."""
+    """Batches in columns; columns that are not in `content` are nulls."""
 
     options: FetchOptions
     bounds: TimeBounds
@@ -114,7 +114,7 @@ def _count_below(offsets: list[int], end: int) -> int:
 
 
 def selected(batch: ColumnBatch, rows: Sequence[int]) -> ColumnBatch | None:
-    """The rows with these ascending numbers; None when there are none."""
+    """Return the rows with these ascending numbers as a batch; None when there are none."""
     if not rows:
         return None
     if len(rows) == batch.count:
@@ -135,7 +135,7 @@ def selected(batch: ColumnBatch, rows: Sequence[int]) -> ColumnBatch | None:
 
 
 def _runs(rows: Sequence[int]) -> list[Run]:
-    """The stretches without a gap."""
+    """Group the row numbers into runs without gaps."""
     found: list[Run] = []
     start = end = rows[0]
     for row in rows:
@@ -171,7 +171,7 @@ def _strings(column: BinaryColumn, runs: Sequence[Run]) -> BinaryColumn:
 
 
 def _bits(bits: Buffer, runs: Iterable[Run], count: int) -> tuple[bytearray, int]:
-    """The bits of these rows, and how many of them are 0."""
+    """Return the bits of these rows, and the number of zero bits among them."""
     taken, number = bytearray((count + 7) // 8), 0
     nulls = 0
     for start, end in runs:
@@ -185,13 +185,12 @@ def _bits(bits: Buffer, runs: Iterable[Run], count: int) -> tuple[bytearray, int
 
 
 class TimeWindow:
-    """The messages of a topic whose time is in a window; `Consumer.window` makes it.
+    """Messages of a topic whose time is in a window; made by `Consumer.window`.
 
-    Iterate over it for records, or over `columns()`: one of the two, and once. Messages come by
-    partition, in the order of their offsets; of what comes while it follows, as it comes. What the
-    broker reports (OffsetOutOfRange where messages were deleted that had not been read yet,
-    CorruptMessage, ...) is raised; the next call goes on behind the last messages that were
-    returned.
+    Iterate once, over records or over `columns()`. Messages come by partition, in the order of
+    their offsets; while the window follows, they come as they arrive. Errors that the broker
+    reports (OffsetOutOfRange if messages were deleted before they were read, CorruptMessage, ...)
+    are raised; the next call continues after the last messages that were returned.
     """
 
     def __init__(
@@ -215,7 +214,7 @@ class TimeWindow:
                 "by append time; on a topic with message.timestamp.type=LogAppendTime the "
                 "messages' own times are append times"
             )
-        # A broker answers in order, so a fetch must not stand behind one of others that waits.
+        # A broker answers in order, so these fetches must not queue behind a fetch that waits.
         self._cluster = cluster.beside()
         self._owns_cluster = self._cluster is not cluster
         self._closed = closed
@@ -231,38 +230,40 @@ class TimeWindow:
         self._retry_timeout_ms = retry_timeout_ms
         self._metadata_max_age_s = metadata_max_age_ms / 1000
         self._metadata_asked = 0.0
-        """When the partitions were last asked for, on the monotonic clock."""
+        """Time of the last metadata request, on the monotonic clock."""
         self._follow_ms = None if follow is None else _length_ms(follow)
         self._clock = clock
         self._requests = WindowRequests(self._cluster, retry_timeout_ms)
         self._fetches = fetches_of(self._cluster, options, _ignore)
         self._places: list[WindowPartition] | None = None
         self._deadline_ms: int | None = None
-        """Until when, by the client's clock, it follows; None when it does not any more."""
+        """End of following, in milliseconds on the client's clock; None when the window does not
+        follow, or no longer does."""
         self._filling = asyncio.Lock()
         self._ready: deque[ConsumerRecord] = deque()
         self._form: type[AsRecords] | type[AsColumns] | None = None
         self._messages = self._read_bytes = self._skipped_bytes = self._untimed = 0
         self._stored_bytes: int | None = None
-        """What the partitions take at a Kafka cluster."""
+        """Size of the partitions at a Kafka cluster in bytes."""
         self._turn = 0
         self._ended = False
 
     @property
     def messages(self) -> int:
-        """How many messages of the window were given out so far."""
+        """Number of messages returned so far."""
         return self._messages
 
     @property
     def read_bytes(self) -> int:
-        """Bytes of the log that were read for it so far."""
+        """Bytes of the log read so far."""
         return self._read_bytes
 
     @property
     def skipped_bytes(self) -> int:
-        """Bytes of the log that were passed over so far, because nothing of the window is there.
+        """Bytes of the log skipped so far, because they hold nothing of the window.
 
-        At a Kafka cluster those before the first message as late as `start`, and behind the end.
+        At a Kafka cluster these are the bytes before the first message at or after `start`, and
+        after the end.
         """
         if self._stored_bytes is None:
             return self._skipped_bytes
@@ -270,34 +271,34 @@ class TimeWindow:
 
     @property
     def log_bytes(self) -> int:
-        """Bytes of the log that it is about: those read and those passed over."""
+        """Bytes of the log that the window covers so far: read and skipped ones."""
         return self.read_bytes + self.skipped_bytes
 
     @property
     def untimed(self) -> int:
-        """Messages without a time among those that were read; they are in no window."""
+        """Number of messages read that have no time; they are in no window."""
         return self._untimed
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """The next message of the window."""
+        """Return the next message of the window."""
         while (record := self.take()) is None:
             if not await self.fill():
                 raise StopAsyncIteration
         return record
 
     def take(self) -> ConsumerRecord | None:
-        """The next message, if one has been fetched already. Never waits."""
+        """Return the next message if it is already fetched, else None. Never waits."""
         if not self._ready:
             return None
         self._messages += 1
         return self._ready.popleft()
 
     async def fill(self, *, max_wait_ms: int | None = None) -> bool:
-        """Fetch the next messages for `take`, unless there are some; none may come in time. False:
-        the window has been read."""
+        """Fetch the next messages for `take`, unless some are ready. There may be none in time.
+        Returns False when the window is read to its end."""
         self._choose(AsRecords)
         async with self._filling:
             if self._ready:
@@ -307,8 +308,8 @@ class TimeWindow:
             return found is not None
 
     async def columns(self, columns: Collection[Content] = CONTENT) -> AsyncIterator[ColumnBatch]:
-        """The messages of the window in columns, as those of `Consumer.fetch_columns`. Keys, values
-        and headers that are not among `columns` come as nulls, uncopied."""
+        """Iterate over the messages in columns, as `Consumer.fetch_columns` returns them. Keys,
+        values and headers that are not among `columns` are nulls and are not copied."""
         check_content(columns)
         while (batches := await self.next_columns(columns)) is not None:
             for batch in batches:
@@ -317,7 +318,8 @@ class TimeWindow:
     async def next_columns(
         self, columns: Collection[Content] = CONTENT
     ) -> list[ColumnBatch] | None:
-        """The batches of the next fetch; there may be none. None: the window has been read."""
+        """Return the batches of the next fetch, possibly none; None when the window is read to its
+        end."""
         check_content(columns)
         self._choose(AsColumns)
         async with self._filling:
@@ -326,7 +328,7 @@ class TimeWindow:
             return found
 
     async def close(self) -> None:
-        """Read no further. Needed only for one that is not read to its end."""
+        """Stop reading. Needed only for a window that is not read to its end."""
         self._ended = True
         self._fetches.stop()
         if self._owns_cluster:
@@ -339,7 +341,7 @@ class TimeWindow:
         self._form = form
 
     async def _next(self, form: WindowForm[T], max_wait_ms: int | None) -> list[T] | None:
-        """What one fetch brings; None when everything was read."""
+        """Return the messages of one fetch; None when everything was read."""
         wait_ms = self._max_wait_ms if max_wait_ms is None else max_wait_ms
         if self._ended:
             return None
@@ -356,7 +358,7 @@ class TimeWindow:
         if await self._find_added(max_age_s=self._metadata_max_age_s if left_ms > 0 else 0):
             return []
         if left_ms > 0:
-            # The broker fills a response in order: each time another partition is the first.
+            # The broker fills a response in order, so each fetch puts another partition first.
             self._turn = (self._turn + 1) % len(self._places)
             places = self._places[self._turn :] + self._places[: self._turn]
             return await self._fetch(places, form, min(left_ms, wait_ms))
@@ -378,7 +380,7 @@ class TimeWindow:
         self._places = places
 
     async def _find_added(self, *, max_age_s: float) -> bool:
-        """Whether partitions were added to the topic, which are read from now on too."""
+        """Add new partitions of the topic to the window. Returns whether there were any."""
         assert self._places is not None
         now = self._clock.monotonic()
         if self._partitions is not None or now - self._metadata_asked < max_age_s:
@@ -386,7 +388,7 @@ class TimeWindow:
         added = await self._requests.places(self._topic, None, first=len(self._places))
         self._metadata_asked = now
         if added:
-            self._cluster.forget(self._topic)  # also who leads which partition
+            self._cluster.forget(self._topic)  # drops the cached partition leaders too
             await self._count_stored(added)
             self._places += added
         return bool(added)
@@ -397,7 +399,7 @@ class TimeWindow:
             self._stored_bytes = (self._stored_bytes or 0) + sum(sizes)
 
     async def _read_on(self, place: WindowPartition, form: WindowForm[T], wait_ms: int) -> list[T]:
-        """The next messages of a partition that was not read to its end."""
+        """Return the next messages of a partition that is not read to its end."""
         attempts_left = _BEGINNINGS_MAX
         while True:
             if place.position is None:
@@ -411,7 +413,7 @@ class TimeWindow:
             except OffsetOutOfRange:
                 if place.was_read or not attempts_left:
                     raise
-                place.position = None  # the first messages were deleted since it was asked
+                place.position = None  # its first messages were deleted meanwhile
                 continue
             if place.is_done:
                 self._end(place)
@@ -420,7 +422,8 @@ class TimeWindow:
             return found
 
     def _end(self, place: WindowPartition) -> None:
-        """It was read up to its end. What is behind that is for later, when it follows."""
+        """Finish a partition. If the window follows, later messages of the partition are read while
+        following."""
         if self._deadline_ms is not None:
             if place.was_read:
                 place.position = place.end
@@ -428,7 +431,8 @@ class TimeWindow:
 
     @property
     def _searched_ms(self) -> int | None:
-        """The time of the first message to read, where the request does not name the window."""
+        """Time to search for where a partition is read from; None where the fetch request names the
+        window."""
         if self._options.window is not None or self._bounds.by == APPEND:
             return None
         return self._bounds.from_ms
@@ -444,8 +448,8 @@ class TimeWindow:
     ) -> list[T]:
         asked = {place.key: place.position or 0 for place in places}
         results = await self._requests.ask(partial(self._fetches.fetch, asked, wait_ms))
-        # What cannot be read is raised before anything is taken: so the others' messages come
-        # again.
+        # Errors are raised before any position moves, so the messages of the other partitions are
+        # fetched again.
         taken = []
         for place in places:
             if place.key in results:
@@ -467,11 +471,12 @@ class TimeWindow:
     def _move(
         self, place: WindowPartition, result: FetchPartitionResult, part: "Taken[object]"
     ) -> None:
-        """Go on behind what came, and behind what the broker passed over."""
+        """Move the position behind the received messages and the messages that the broker
+        skipped."""
         assert place.position is not None
         behind = next_offset(result, place.position)
         if part.next_offset is not None and part.next_offset != behind:
-            # A part that cannot be read, or control batches, are looked at next.
+            # The next fetch starts at a damaged part, or at control batches.
             behind = part.next_offset
         else:
             behind = max(behind, result.next_offset)
@@ -480,8 +485,8 @@ class TimeWindow:
         self._check_end(place, result.high_watermark)
 
     def _check_end(self, place: WindowPartition, high_watermark: int) -> None:
-        """Raise what it means that a partition stays shorter than it was. In a cluster it is for a
-        moment, when another broker leads it."""
+        """Raise OffsetOutOfRange if the partition stays shorter than it was for `retry_timeout_ms`.
+        In a cluster it is shorter for a moment when the leader changes."""
         if not place.waits or place.end is None or high_watermark >= place.end:
             place.stalled_since = None
             return
@@ -496,7 +501,8 @@ class TimeWindow:
 
 
 def partition_numbers(partitions: Sequence[int]) -> list[int]:
-    """The partitions that a program names, in order and each once. Raises TypeError, ValueError."""
+    """Return the partitions that a program names, sorted and without duplicates. Raises TypeError,
+    ValueError."""
     if isinstance(partitions, str | bytes) or not all(type(one) is int for one in partitions):
         raise TypeError(f"partitions is a sequence of numbers, not {partitions!r}")
     if any(one < 0 for one in partitions):
@@ -513,4 +519,4 @@ def _length_ms(follow: timedelta) -> int:
 
 
 def _ignore(results: Results) -> None:
-    """When it came is not asked for."""
+    """Do nothing when results arrive."""

@@ -1,4 +1,4 @@
-"""The partitions of a window: where each is read from, and up to where."""
+"""Partitions of a window, and the offsets between which each is read."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,19 +27,20 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class WindowPartition:
-    """A partition of a window."""
+    """State of one partition of a window."""
 
     topic: str
     partition: int
     end: int | None
-    """Offset to stop at; None where it goes on without one."""
+    """Offset to stop at; None while the window follows the partition without an end."""
     position: int | None = None
-    """Next offset to look at; None until it is known where the partition begins."""
+    """Next offset to read; None until the start of the partition is known."""
     was_read: bool = False
     waits: bool = False
-    """Nothing came last time: the next fetch waits at the broker."""
+    """The last fetch brought nothing, so the next one waits at the broker."""
     stalled_since: float | None = None
-    """When, on the loop's clock, it was found to end before `end`, and nothing came since."""
+    """Time on the event loop's clock at which the partition was found to end before `end`; None if
+    it does not, or messages came since."""
 
     @property
     def key(self) -> TopicPartition:
@@ -47,13 +48,13 @@ class WindowPartition:
 
     @property
     def is_done(self) -> bool:
-        """Whether it was read to its end."""
+        """Whether the partition is read to its end."""
         return self.end is None or (self.position is not None and self.position >= self.end)
 
 
 @value_class
 class WindowRequests:
-    """What is asked of a cluster about the partitions of a window; again while it is away."""
+    """Requests about the partitions of a window, repeated while the cluster is unavailable."""
 
     cluster: ClusterConnections
     retry_timeout_ms: int
@@ -61,8 +62,8 @@ class WindowRequests:
     async def places(
         self, topic: str, partitions: Sequence[int] | None, *, first: int = 0
     ) -> list[WindowPartition]:
-        """The partitions of a topic, all from `first` on or these, up to where they can be read
-        now."""
+        """Return the given partitions of a topic, or all from `first` on, ending at the last
+        readable offset."""
         if partitions is None:
             counts = await self.ask(partial(partition_counts, self.cluster, [topic]))
             partitions = range(first, counts[topic])
@@ -71,23 +72,25 @@ class WindowRequests:
         return places
 
     async def find_ends(self, places: Sequence[WindowPartition]) -> None:
-        """Have the places end where they can be read up to now."""
+        """Set the end of each partition to its current end of readable messages."""
         ends = await asyncio.gather(*(self._offset(place, LATEST) for place in places))
         for place, end in zip(places, ends, strict=True):
             place.end = end
 
     async def find_beginning(self, place: WindowPartition, from_ms: int | None) -> None:
-        """Where reading begins: at the first message stored, or with `from_ms` at the first of that
-        time or later, before which nothing can be in the window."""
+        """Set the position to the first message stored or, with `from_ms`, to the first message of
+        that time or later. No earlier message can be in the window."""
         try:
             offset = await self._offset(place, EARLIEST if from_ms is None else from_ms)
         except UnsupportedForMessageFormat:
-            # New messages of the topic get no times. Those stored before may have some.
+            # New messages of this topic get no timestamps, but messages stored before may have
+            # some.
             offset = await self._offset(place, EARLIEST)
         place.position = (place.end or 0) if offset is None else offset
 
     async def log_bytes(self, place: WindowPartition) -> int:
-        """Bytes of the partition on the disk of its leader; 0 where that is not answered."""
+        """Return the size of the partition on its leader's disk in bytes; 0 if the broker does not
+        tell."""
         asked = DescribableLogDirTopic(name=place.topic, partitions=[place.partition])
         ask = partial(
             self.cluster.request,
@@ -97,7 +100,7 @@ class WindowRequests:
         )
         try:
             response: DescribeLogDirsResponse = await self.ask(ask)
-        except CodedError:  # it takes a right of its own
+        except CodedError:  # the request needs a right of its own
             return 0
         return sum(
             one.size_bytes
@@ -108,7 +111,7 @@ class WindowRequests:
         )
 
     async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        """The answer to a question."""
+        """Return the answer to a request, which is repeated for up to `retry_timeout_ms`."""
         return await retry(question, timeout_ms=self.retry_timeout_ms, setting="retry_timeout_ms")
 
     async def _offset(self, place: WindowPartition, target: int) -> int | None:

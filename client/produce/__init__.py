@@ -1,1 +1,1 @@
-"""Sending messages."""
+"""Sending messages: the producer, its batches, and their delivery."""

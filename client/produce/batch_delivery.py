@@ -28,7 +28,7 @@ from .outbox import REFUSALS, Batch, TooManyMessages
 from .set_limits import TOO_LARGE, SetLimit, SetLimits
 
 SEQUENCES: Final = 2**31
-"""After the largest number comes 0."""
+"""Number of sequence numbers: after the largest one the sequence wraps to 0."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class _Sequence:
 
 
 class Identities:
-    """The sequences of one producer, a partition each."""
+    """Producer ids and sequences of one producer, one sequence per partition."""
 
     def __init__(self, cluster: ClusterConnections) -> None:
         self._cluster = cluster
@@ -53,7 +53,8 @@ class Identities:
         self._sequences: dict[tuple[str, int], _Sequence] = {}
 
     async def mark(self, topic: str, partition: int, batch: bytearray) -> bytes:
-        """The record batch as the next one of its partition. Raises what the broker reports."""
+        """Return the record batch with its producer id, epoch and sequence number. Raises the
+        errors that the broker reports."""
         sequence = self._sequences.get((topic, partition))
         if sequence is None:
             sequence = _Sequence(await self._current())
@@ -63,14 +64,15 @@ class Identities:
         return bytes(batch)
 
     def appended(self, topic: str, partition: int, count: int) -> None:
-        """The batch marked last is in the log, with so many messages."""
+        """Record that the last marked batch was appended, with `count` messages."""
         sequence = self._sequences[topic, partition]
         sequence.next_number = (sequence.next_number + count) % SEQUENCES
 
     def lost(self, topic: str, partition: int) -> None:
-        """It is not known what the next number is."""
+        """Drop the sequence of a partition whose next number is unknown."""
         sequence = self._sequences.pop((topic, partition), None)
-        # Other partitions go on as they are; this one would begin again from 0 with the same id.
+        # Other partitions keep their producer id. With the same id this one would start again from
+        # 0.
         if sequence is not None and sequence.identity is self._identity:
             self._identity = None
 
@@ -86,7 +88,7 @@ class Identities:
 
 
 class BatchDelivery:
-    """Encodes what an outbox holds, says who it is from, and has it delivered."""
+    """Encodes the batches of an outbox, adds the producer's identity, and delivers the sets."""
 
     def __init__(
         self,
@@ -98,8 +100,8 @@ class BatchDelivery:
         limits: SetLimits,
         batches: bool,
     ) -> None:
-        """`identities`: the producer is idempotent. With `batches` every set is a record batch,
-        else only those are that could be nothing else."""
+        """With `identities` the producer is idempotent. With `batches` every set is a record batch
+        (format v2); otherwise only sets that need that format are."""
         self.batches = batches
         self.idempotent = identities is not None
         self._delivery = delivery
@@ -109,19 +111,22 @@ class BatchDelivery:
         self._limits = limits
 
     def cut_bytes(self, topic: str, wanted_bytes: int) -> int:
-        """How large a batch for `topic` may be, up to `wanted_bytes`, as far as is known."""
+        """Return the largest batch for `topic`, in bytes: `wanted_bytes`, or the topic's limit if
+        that is known and smaller."""
         limit = self._limits.known(topic)
         return wanted_bytes if limit is None else min(wanted_bytes, limit.cut_bytes)
 
     async def known_cut_bytes(self, topic: str, wanted_bytes: int) -> int:
-        """The same, asked for if it is not known. Raises what the broker reports."""
+        """Return the largest batch for `topic`, in bytes, and request the topic's limit if it is
+        unknown. Raises the errors that the broker reports."""
         limit = self._limits.known(topic)
         if limit is None:
             limit = await self._limit(topic, asyncio.get_running_loop().time())
         return min(wanted_bytes, limit.cut_bytes)
 
     async def deliver(self, topic: str, partition: int, batch: Batch) -> AppendedSet:
-        """As `Delivery.until_answered`. Raises TooManyMessages; nothing is sent then."""
+        """Deliver a batch as `Delivery.until_answered` does. Raises TooManyMessages, without
+        sending anything, for a divisible batch above the topic's limit."""
         limit = self._limits.known(topic) or await self._limit(topic, batch.born)
         data = self._within(limit, batch)
         try:
@@ -132,7 +137,8 @@ class BatchDelivery:
             raise
 
     def _within(self, limit: SetLimit, batch: Batch) -> bytearray:
-        """The set of a batch, if that can be within the limit."""
+        """Return the encoded set of a batch. Raises TooManyMessages if the batch is divisible and
+        the set exceeds the limit."""
         data = batch.encoded
         if data is None:
             if batch.divisible and batch.size_bytes > limit.cut_bytes:
@@ -163,7 +169,7 @@ class BatchDelivery:
     async def once(
         self, topic: str, partition: int, batch: Batch, codec: Codec, acks: int
     ) -> AppendedSet:
-        """As `Delivery.once`, without saying who it is from."""
+        """Deliver a batch as `Delivery.once` does, without the producer's identity."""
         data = self.encoded(batch, codec)
         try:
             return await self._delivery.once(topic, partition, data, acks)
@@ -172,7 +178,7 @@ class BatchDelivery:
             raise
 
     def encoded(self, batch: Batch, codec: Codec) -> bytearray:
-        """The set of these messages."""
+        """Return the encoded set of a batch."""
         return encode(
             batch.keys,
             batch.values,
@@ -189,7 +195,7 @@ class BatchDelivery:
         try:
             appended = await deliver(recognised=True)
         except REFUSALS:
-            raise  # the next one has its number
+            raise  # nothing was appended, so the next set gets this sequence number
         except BaseException:
             self._identities.lost(topic, partition)
             raise

@@ -1,4 +1,5 @@
-"""Columns given to `send_batch`: checked as a whole, and cut into batches for partitions."""
+"""Columns given to `send_batch`: checks on all rows at once, and the division by partition and
+size."""
 
 from collections.abc import Iterator, Sequence
 from itertools import compress
@@ -12,7 +13,7 @@ from ..arguments import epoch_ms
 from .encoding import Headers, checked_headers, headers_bytes, wrong_type
 
 RECORD_OVERHEAD = ENTRY_OVERHEAD + MESSAGE_OVERHEAD[1]
-"""Bytes of a stored message beside its key and value."""
+"""Bytes of a stored message in addition to its key and value."""
 
 _TIMES = "timestamps_ms is milliseconds since 1970, an int or a sequence of ints"
 
@@ -32,7 +33,7 @@ class MessageColumns:
         return len(self.values)
 
     def headers_by_row(self) -> dict[int, Headers] | None:
-        """Of the messages that have some; None when none has."""
+        """Return the headers of each row that has headers; None if no row has any."""
         return {row: one for row, one in enumerate(self.headers or ()) if one} or None
 
 
@@ -45,8 +46,10 @@ def checked_columns(
     missing_ms: int,
     check_units: bool,
 ) -> MessageColumns:
-    """The columns, with `missing_ms` where no times are given. Raises TypeError, ValueError for
-    lengths that differ, and `TimeError`."""
+    """Return the columns, with `missing_ms` as the time of every message if no times are given.
+
+    Raises TypeError, ValueError for columns of different lengths, and `TimeError`.
+    """
     _check_bytes("value", values)
     if keys is not None:
         _check_bytes("key", keys)
@@ -79,7 +82,7 @@ def _check_bytes(name: str, column: Sequence[bytes | None]) -> None:
 
 
 def _check_column(column: object, what_it_is: str) -> None:
-    """Its length is asked for, and parts of it: a generator has neither."""
+    """Raise TypeError unless the column has a length and can be sliced. A generator has neither."""
     if not (hasattr(column, "__len__") and hasattr(column, "__getitem__")):
         raise TypeError(f"{what_it_is}, not {type(column).__name__}")
 
@@ -99,7 +102,8 @@ def _check_times(times_ms: Sequence[int], check_units: bool) -> None:
 
 
 def message_bytes(value: bytes | None, key: bytes | None, headers: Headers) -> int:
-    """What a message takes. Raises TypeError for a value or key of another type."""
+    """Return the size of a message in bytes. Raises TypeError for a value or key of another
+    type."""
     size_bytes = RECORD_OVERHEAD + headers_bytes(headers)
     for name, content in (("value", value), ("key", key)):
         if content is not None:
@@ -112,8 +116,8 @@ def message_bytes(value: bytes | None, key: bytes | None, headers: Headers) -> i
 def by_partition(
     columns: MessageColumns, count: int, without_key: int
 ) -> dict[int, MessageColumns]:
-    """The rows for each of `count` partitions, as their keys choose; rows without a key go to the
-    partition `without_key`."""
+    """Return the rows for each of `count` partitions. A row's key chooses its partition; rows
+    without a key go to the partition `without_key`."""
     if count == 1 or columns.keys is None:
         return {without_key: columns}
     chosen = [without_key if key is None else partition_of(key, count) for key in columns.keys]
@@ -130,8 +134,8 @@ def by_partition(
 
 
 def pieces(columns: MessageColumns, limit_bytes: int) -> Iterator[tuple[MessageColumns, int]]:
-    """Runs of rows that take up to `limit_bytes` in a plain set (one row may take more), and what
-    they take."""
+    """Yield runs of rows with their size in bytes. A run takes up to `limit_bytes` in a plain set;
+    only a run of one row may exceed that."""
     headers_sizes = None
     if columns.headers is not None:
         headers_sizes = list(map(headers_bytes, columns.headers))

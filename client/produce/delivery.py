@@ -1,4 +1,4 @@
-"""Taking one message set to the broker."""
+"""Delivery of one message set to the leader of its partition."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -30,26 +30,27 @@ T = TypeVar("T")
 
 @value_class
 class AppendedSet:
-    """Where a set is in the log."""
+    """Position of an appended set in the log."""
 
     base_offset: int
-    """-1 with `acks` 0."""
+    """Offset of the first message; -1 if unknown: with `acks` 0, or for a duplicate whose offset
+    the broker no longer knows."""
     append_time_ms: int | None
-    """The time that the broker stamped on all of it; None when it stamped none."""
+    """Append time of the whole set; None if the broker assigned none."""
 
 
 _UNKNOWN: Final = AppendedSet(-1, None)
 
 _APPENDED: Final = (RequestTimedOut, NotEnoughReplicasAfterAppend)
-"""Answers to a set that is in the log, only not yet as durable as was asked for."""
+"""Errors of a set that was appended, but is not yet as durable as requested."""
 
 _CLOCK_STEP_S: Final = 0.001
-"""uvloop's clock and its timers. When the set in front has just timed out, the clock shows the end
-of the time or, as a float, a bit less."""
+"""Resolution of uvloop's clock and timers. Just after the previous set timed out, the clock shows
+the deadline or, because of float rounding, slightly less."""
 
 
 class Delivery:
-    """The one way of messages to the broker."""
+    """Sends sets to partition leaders, within the delivery timeout."""
 
     def __init__(
         self, cluster: ClusterConnections, *, ack_timeout_ms: int, delivery_timeout_ms: int
@@ -59,8 +60,8 @@ class Delivery:
         self._delivery_timeout_ms = delivery_timeout_ms
 
     async def once(self, topic: str, partition: int, records: Buffer, acks: int) -> AppendedSet:
-        """Send a set once, to a broker that is found within the delivery timeout. Raises what the
-        broker reports of it."""
+        """Send a set once. The leader is searched for within the delivery timeout. Raises the
+        errors that the broker reports for the set."""
         request = self._request(topic, partition, records, acks)
         send = partial(self._exchange, request, repeat=False)
         return self._appended(await self.bounded(send), request)
@@ -75,12 +76,12 @@ class Delivery:
         since: float,
         recognised: bool = False,
     ) -> AppendedSet:
-        """Send a set again and again, until it is answered or `delivery_timeout_ms` after `since`,
-        a time of the loop's clock.
+        """Send a set until the broker answers, or until `delivery_timeout_ms` after `since`, a time
+        of the event loop's clock.
 
-        When an answer got lost the set is appended twice, unless the broker recognises it
-        (`recognised`). When its turn comes too late, it is not sent at all. Without a delivery
-        timeout (0) it is sent once.
+        When only an answer was lost, the set is appended twice, unless the broker recognises
+        duplicates (`recognised`). A set whose turn comes after the deadline is not sent. Without a
+        delivery timeout (0) a set is sent once.
         """
         until = self._until(since)
         if until is not None and until - asyncio.get_running_loop().time() < _CLOCK_STEP_S / 2:
@@ -111,8 +112,9 @@ class Delivery:
         return result
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], *, since: float | None = None) -> T:
-        """Do something that has to be done before a set can be sent, as often as it takes, and no
-        longer than for a set of `since`, or of now."""
+        """Repeat a step that must precede sending, until it succeeds or the delivery timeout after
+        `since` is over. `since` is the start time of a set on the event loop's clock; None means
+        now."""
         return await retry(
             attempt,
             timeout_ms=self._delivery_timeout_ms,
@@ -124,7 +126,8 @@ class Delivery:
         )
 
     async def bounded(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Do something once, which ends after the delivery timeout: also while no broker leads."""
+        """Run a step once. The step fails when the delivery timeout is over, even while the
+        partition has no leader."""
         return await retry(
             attempt,
             timeout_ms=self._delivery_timeout_ms,
@@ -135,7 +138,8 @@ class Delivery:
         )
 
     def _until(self, since: float | None) -> float | None:
-        """When the time of a set of `since`, or of now, is over, if that is bounded."""
+        """Return the deadline of a set that started at `since` (None: now), on the event loop's
+        clock; None without a delivery timeout."""
         if not self._delivery_timeout_ms:
             return None
         if since is None:
@@ -150,14 +154,14 @@ class Delivery:
         try:
             return self._appended(response, request)
         except _APPENDED as error:
-            # To send it again would double it.
+            # Sending the set again would duplicate it.
             return error
 
     async def _send_recognised(self, request: ProduceRequest) -> AppendedSet:
         try:
             return self._appended(await self._exchange(request, repeat=True), request)
         except DuplicateSequenceNumber:
-            return _UNKNOWN  # it is in the log, and the broker does not remember where
+            return _UNKNOWN  # already appended, but the broker no longer knows the offset
 
     def _request(self, topic: str, partition: int, records: Buffer, acks: int) -> ProduceRequest:
         return ProduceRequest(
@@ -172,7 +176,7 @@ class Delivery:
         )
 
     async def _exchange(self, request: ProduceRequest, *, repeat: bool) -> ProduceResponse | None:
-        """The response; None where there is none, with `acks` 0."""
+        """Send the request and return the response; None with `acks` 0, which has no response."""
         (sent,) = request.topics
         leader = PartitionLeader(sent.name, sent.partitions[0].partition, create=True)
         if request.acks == 0:

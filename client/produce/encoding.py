@@ -1,4 +1,4 @@
-"""Message sets from columns."""
+"""Encoding of columns as message sets."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ from ...protocol.records.layout import Codec
 from ...protocol.records.messages.sets import build_columns, build_wrapper
 
 Headers = Sequence[tuple[str, bytes | None]]
-"""Names and contents; names can repeat."""
+"""Pairs of name and value; a name may occur several times."""
 
 
 def encode(
@@ -20,10 +20,11 @@ def encode(
     headers: Mapping[int, Headers] | None = None,
     batches: bool = False,
 ) -> bytearray:
-    """The set of these messages, at least one, to be produced; -1 is no time.
+    """Return the message set of these messages, at least one, for a produce request. A time of -1
+    means that the message has no time.
 
-    `headers` are by row. A set with headers or in zstd is a record batch (format v2), and with
-    `batches` every one; others are in format v1.
+    `headers` are keyed by row. A set with headers or with zstd is a record batch (format v2), and
+    so is every set with `batches`; other sets are in format v1.
     """
     if batches or headers or codec is Codec.ZSTD:
         return _batch(keys, values, times_ms, codec, headers or {})
@@ -52,8 +53,8 @@ def _batch(
 
 
 def checked_headers(headers: Headers) -> tuple[tuple[str, bytes | None], ...]:
-    """The headers of a message. Raises TypeError for what are none, ValueError for names that are
-    no text (half of a surrogate pair)."""
+    """Return the headers of a message. Raises TypeError for anything but pairs, ValueError for a
+    name that UTF-8 cannot encode (half of a surrogate pair)."""
     try:
         found = tuple((name, content) for name, content in headers)
     except (TypeError, ValueError):
@@ -67,12 +68,12 @@ def checked_headers(headers: Headers) -> tuple[tuple[str, bytes | None], ...]:
                 f"{type(name).__name__} and {type(content).__name__}"
             )
         if not name.isascii():
-            name.encode()  # here only its own message fails, not all that share its set
+            name.encode()  # fails here for this message only, not later for all messages of its set
     return found
 
 
 def headers_bytes(headers: Headers) -> int:
-    """What headers take, about, and hardly less than they do."""
+    """Return the approximate size of the headers in bytes, hardly less than the real size."""
     return sum(
         4 + len(name if name.isascii() else name.encode()) + len(content or b"")
         for name, content in headers
@@ -80,5 +81,5 @@ def headers_bytes(headers: Headers) -> int:
 
 
 def wrong_type(name: str, content: object) -> TypeError:
-    """The error for a `name` that is `content`."""
+    """Return the error for an argument `name` with this value of a wrong type."""
     return TypeError(f"a {name} is bytes or None, not {type(content).__name__}")

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 _AHEAD: Final = 3
 """Batches of one partition that are encoded and not answered yet: enough for the next one to be
-ready when the answer comes."""
+ready when an answer arrives."""
 
 
 async def send_parts(
@@ -32,7 +32,7 @@ async def send_parts(
     codec: Codec,
     batches: bool = False,
 ) -> SentBatch:
-    """Send each outbox its rows, with `batches` as record batches. Raises as
+    """Send each outbox its rows, with `batches` as record batches. Raises the errors of
     `Producer.send_batch`."""
     groups = [BatchGroup() for _ in parts]
     feeding = [
@@ -90,9 +90,9 @@ async def _feed(
             )
             group.left += 1
             outbox.add_batch(batch)
-            await asyncio.sleep(0)  # so that it goes while the next one is encoded
+            await asyncio.sleep(0)  # lets this set be sent while the next one is encoded
     except BaseException as error:
-        # What is not sent yet shall not be sent: no caller waits for it any more.
+        # Remaining batches must not be sent: no caller waits for them any more.
         group.stop(error)
         raise
     while group.left:
@@ -134,8 +134,8 @@ def _result(topic: str, groups: Sequence[BatchGroup]) -> SentBatch:
 
 
 def set_of(records: Sequence[NewRecord], *, missing_ms: int, check_units: bool) -> Batch:
-    """The records, with `missing_ms` where they have no time. Raises TypeError for fields of a
-    wrong type, and `TimeError`."""
+    """Return the records as a batch, with `missing_ms` where a record has no time. Raises TypeError
+    for fields of a wrong type, and `TimeError`."""
     batch = Batch(0)
     for row, record in enumerate(records):
         for name, content in (("value", record.value), ("key", record.key)):
@@ -156,10 +156,10 @@ def set_of(records: Sequence[NewRecord], *, missing_ms: int, check_units: bool) 
 
 
 async def send_in_turn(outbox: Outbox, batch: Batch, born: float) -> AppendedSet:
-    """Send an encoded set when everything before it in its partition has been answered.
+    """Send an encoded set after all earlier sets of its partition have been answered.
 
-    Raises the error of the set. When the wait is cancelled, it is not sent any more if it has not
-    been sent yet.
+    Raises the error of the set. If the wait is cancelled before the set was sent, the set is not
+    sent.
     """
     group = batch.group = BatchGroup(whole=True)
     group.left = 1
@@ -180,7 +180,7 @@ async def send_in_turn(outbox: Outbox, batch: Batch, born: float) -> AppendedSet
 def sent_records(
     topic: str, partition: int, times_ms: Sequence[int], appended: AppendedSet
 ) -> list[SentRecord]:
-    """Where each message of a set is, and its time as stored."""
+    """Return the position of each message of a set, with its timestamp as stored."""
     base, step = appended.base_offset, 0 if appended.base_offset < 0 else 1
     append_ms = appended.append_time_ms
     return [

@@ -19,9 +19,10 @@ _RESULTS_AT_ONCE: Final = 128
 
 
 class Batch(Collected):
-    """Messages that go as one set, as columns.
+    """Messages that are sent as one set, held as columns.
 
-    `waiters` has a future for each, or none in a batch of a group, which has one result for all.
+    `waiters` has a future for each message. It is empty in a batch of a group, which has one result
+    for all messages.
     """
 
     __slots__ = ("born", "encoded", "group", "headers")
@@ -29,20 +30,20 @@ class Batch(Collected):
     def __init__(self, born: float, group: "BatchGroup | None" = None) -> None:
         super().__init__()
         self.born = born
-        """When its first message came, by the loop's clock."""
+        """Time at which the first message was added, on the event loop's clock."""
         self.group = group
         self.headers: dict[int, Headers] | None = None
-        """Of the messages that have some, by row."""
+        """Headers by row, for messages that have some."""
         self.encoded: bytearray | None = None
-        """The set, when it has been made before its turn came."""
+        """Encoded set, if it was encoded before its turn came."""
 
     @property
     def divisible(self) -> bool:
-        """Whether its messages may go as several sets."""
+        """Whether the messages may be sent as several sets."""
         return len(self.values) > 1 and not (self.group is not None and self.group.whole)
 
     def halves(self) -> tuple["Batch", "Batch"]:
-        """The same messages as two batches. Their sizes are shares of this one's."""
+        """Return the messages as two batches. Their sizes are shares of this batch's size."""
         middle = len(self.values) // 2
         first, second = Batch(self.born, self.group), Batch(self.born, self.group)
         for half, part in ((first, slice(0, middle)), (second, slice(middle, None))):
@@ -61,8 +62,8 @@ class Batch(Collected):
     def succeed(
         self, topic: str, partition: int, appended: AppendedSet, begin: int, end: int
     ) -> None:
-        """Give the tasks that wait for rows from `begin` to `end` the place of their message; in a
-        group, the group."""
+        """Give the waiters of rows `begin` to `end` (exclusive) the positions of their messages. In
+        a group, report the result to the group."""
         if self.group is not None:
             self.group.part_sent(partition, len(self.values), appended)
             return
@@ -71,7 +72,7 @@ class Batch(Collected):
         self.place(begin, end, SentRecord, target, appended.base_offset, append_ms)
 
     def fail(self, error: Exception) -> None:
-        """Fail all who wait: it was not sent, or that is not known."""
+        """Fail all waiters: the batch was not sent, or its result is unknown."""
         if self.group is not None:
             self.group.part_failed(error)
         for waiter in self.waiters:
@@ -80,19 +81,19 @@ class Batch(Collected):
 
 
 class BatchGroup:
-    """Batches of one `send_batch` or `send_many`, which ends with one result.
+    """Batches of one `send_batch` or `send_many`, which has one result.
 
-    After the first failure those of its batches that have not been sent are not sent any more.
+    After the first failure the remaining batches of the group are not sent.
     """
 
     def __init__(self, *, whole: bool = False) -> None:
         self.whole = whole
-        """A batch of it that is refused is not sent in parts."""
+        """Batches of the group are never divided."""
         self.parts: list[tuple[int, int, AppendedSet]] = []
-        """(partition, number of messages, where they are), in the order of the answers."""
+        """(partition, number of messages, position in the log), in the order of the answers."""
         self.error: Exception | None = None
         self.left = 0
-        """Batches that are not answered yet."""
+        """Number of batches that are not answered yet."""
         self.changed = asyncio.Event()
 
     def part_sent(self, partition: int, count: int, appended: AppendedSet) -> None:
@@ -106,12 +107,12 @@ class BatchGroup:
         self.changed.set()
 
     def stop(self, cause: BaseException) -> None:
-        """Send nothing more of it."""
+        """Send no further batches of the group."""
         if self.error is None:
             self.error = cause if isinstance(cause, Exception) else ClientClosed("it was cancelled")
 
     async def next_answer(self) -> None:
-        """Wait until one more batch is answered."""
+        """Wait until the next batch is answered."""
         self.changed.clear()
         await self.changed.wait()
 
@@ -122,10 +123,11 @@ class ByteBudget(ByteRoom):
     def __init__(self, limit_bytes: int) -> None:
         super().__init__(limit_bytes)
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        """Waiting requests and their sizes; the budget is `held` while there are any."""
+        """Waiting requests with their sizes. While there are any, the budget is `held`."""
 
     async def wait(self, size_bytes: int) -> None:
-        """Take it as soon as it is free. Raises ValueError for more than there is."""
+        """Wait until `size_bytes` can be acquired, and acquire them. Raises ValueError for more
+        than the whole budget."""
         if size_bytes > self.limit_bytes:
             raise ValueError(
                 f"a message of {size_bytes} bytes does not fit into the producer's buffer: "
@@ -140,18 +142,18 @@ class ByteBudget(ByteRoom):
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                self._let_in()  # the one behind may need less
+                self._let_in()  # the next request may need fewer bytes
             else:
-                self.give(size_bytes)  # taken, and then not wanted
+                self.give(size_bytes)  # acquired, but the caller was cancelled
             raise
 
     def give(self, size_bytes: int) -> None:
-        """Give back what was taken."""
+        """Return acquired bytes to the budget."""
         self.taken_bytes -= size_bytes
         self._let_in()
 
     def end(self, error: Exception) -> None:
-        """Fail everybody who waits."""
+        """Fail all waiting requests with this error."""
         while self._waiting:
             _, turn = self._waiting.popleft()
             if not turn.done():
@@ -171,21 +173,22 @@ class ByteBudget(ByteRoom):
 
 
 class Completions:
-    """Of one partition. Results stay in the order of the answers."""
+    """Hands the results of one partition's batches to the callers, in the order of the answers."""
 
     def __init__(self, topic: str, partition: int) -> None:
         self._topic = topic
         self._partition = partition
         self._answered: deque[tuple[Batch, AppendedSet]] = deque()
         self._given = 0
-        """How many results of the first of these were given."""
+        """Number of waiters of the first batch that already have their result."""
         self._left = 0
-        """How many results are still to be given."""
+        """Number of results still to be handed out."""
         self.task: asyncio.Task[None] | None = None
-        """Runs as long as a caller waits for a result."""
+        """Runs while a caller waits for a result."""
 
     def give(self, batch: Batch, appended: AppendedSet) -> None:
-        """Give all who wait for `batch` their results, the first of them now."""
+        """Hand results to all waiters of `batch`, the first ones now and the rest in later turns of
+        the loop."""
         self._answered.append((batch, appended))
         self._left += len(batch.waiters)
         if self.task is None:
@@ -194,11 +197,11 @@ class Completions:
                 self.task = asyncio.get_running_loop().create_task(self._give_others())
 
     def give_more_than(self, count: int) -> bool:
-        """Whether more than so many results are given in the next turns of the loop."""
+        """Whether more than `count` results remain for later turns of the loop."""
         return self.task is not None and self._left > count
 
     def finish(self) -> None:
-        """Give all other results now."""
+        """Hand out all remaining results now."""
         while self._answered:
             self._give_some()
 
@@ -223,22 +226,22 @@ class Completions:
 
 
 REFUSALS: Final = (InvalidTimestamp, InvalidRecord, *TOO_LARGE)
-"""Errors that may be the fault of a single message. Nothing of the set was appended."""
+"""Errors that a single message may have caused. Nothing of the set was appended."""
 
 Deliver = Callable[[str, int, Batch], Awaitable[AppendedSet]]
-"""Sends a batch to a partition of a topic, and tries again where that may help."""
+"""Sends a batch to a partition of a topic, and repeats this where a repetition may succeed."""
 
 
 def _let_go(batch: Batch) -> None:
-    """Hold a batch until this is called."""
+    """Do nothing: the argument keeps the batch alive until the event loop calls this function."""
 
 
 class TooManyMessages(Exception):
-    """A batch was not sent: fewer messages may make a set that is not too large."""
+    """A batch was not sent because it is too large; a batch of fewer messages may fit."""
 
 
 class Outbox:
-    """One partition's batches, the oldest first, and the task that sends them."""
+    """Batches of one partition, oldest first, and the task that sends them."""
 
     def __init__(
         self,
@@ -250,22 +253,22 @@ class Outbox:
         cut_bytes: Callable[[], int],
         linger_s: float,
     ) -> None:
-        """`cut_bytes` says how large a batch may be, as far as is known."""
+        """`cut_bytes` returns the largest batch size in bytes, as far as it is known."""
         self.topic = topic
         self.partition = partition
         self._budget = budget
         self._deliver = deliver
         self._cut_bytes = cut_bytes
         self.batch_bytes = cut_bytes()
-        """How large a batch may be, as far as is known."""
+        """Largest batch size in bytes, as far as it is known."""
         self._linger_s = linger_s
         self._loop = asyncio.get_running_loop()
         self.new_waiter: Callable[[], asyncio.Future[SentRecord]] = self._loop.create_future
         self._queue: deque[Batch] = deque()
         self.open: Batch | None = None
-        """The last one in the queue, when more messages may go into it."""
+        """Last batch of the queue while more messages may be added to it."""
         self._hurry: asyncio.Future[None] | None = None
-        """What a batch waits for that is not full, to be sent before its time."""
+        """Completed to send a lingering batch before its time."""
         self._sending: asyncio.Task[None] | None = None
         self._completions = Completions(topic, partition)
 
@@ -277,7 +280,8 @@ class Outbox:
         headers: Headers,
         size_bytes: int,
     ) -> asyncio.Future[SentRecord]:
-        """Put a message behind all others; its room is taken already. The future gets its place."""
+        """Append a message whose bytes are already acquired. The future gets the message's
+        position."""
         batch = self.open
         if batch is None or batch.size_bytes + size_bytes > self.batch_bytes:
             batch = Batch(self._loop.time())
@@ -289,23 +293,23 @@ class Outbox:
         return batch.append(value, key, time_ms, size_bytes, self.new_waiter())
 
     def add_batch(self, batch: Batch) -> None:
-        """Append a batch behind all messages; its room is taken already."""
+        """Append a batch whose bytes are already acquired."""
         self._close_open()
         self._queue.append(batch)
         if self._sending is None:
             self._sending = self._loop.create_task(self._send_all())
 
     def hurry(self) -> "asyncio.Task[None] | None":
-        """Send what there is without lingering. The task is one that still has to end; None once
-        all is answered, and all waiters have their results."""
+        """Send the queued batches without lingering. Returns a task that is still running; None
+        when everything is answered and all waiters have their results."""
         self._close_open()
         return self._sending or self._completions.task
 
     def end(self, error: Exception) -> None:
-        """Fail everything that has not been answered."""
+        """Fail all unanswered messages."""
         if self._sending is not None:
             self._sending.cancel()
-            self._sending = None  # a task that has not begun yet would not say so itself
+            self._sending = None  # a task that has not started yet would not reset this
         self.open = None
         self._completions.finish()
         while self._queue:
@@ -329,17 +333,20 @@ class Outbox:
                 self._queue.popleft()
                 await self._send(batch)
                 if self.open is not None:
-                    await asyncio.sleep(0)  # a caller that has its answer may have more for it
+                    await asyncio.sleep(0)  # a caller that just got its result may send more
         finally:
             self._sending = None
 
     async def _gather(self, batch: Batch) -> None:
-        """Wait for tasks that get results of earlier sets just now, and may send more for this one:
-        a set costs as much as many messages. With half of them in it, it goes, and the others get
-        theirs while it is on its way."""
+        """Wait for callers that are just getting results of earlier sets and may send more
+        messages.
+
+        A set costs as much as many messages. The batch is sent when half of those callers have
+        added to it; the others get their results while it is in flight.
+        """
         give_more_than = self._completions.give_more_than
         while batch is self.open and give_more_than(len(batch.waiters)):  # noqa: ASYNC110
-            await asyncio.sleep(0)  # each turn of the loop gives some
+            await asyncio.sleep(0)  # each turn of the loop hands out some results
 
     async def _linger(self, batch: Batch) -> None:
         wait_s = batch.born + self._linger_s - self._loop.time()
@@ -372,12 +379,12 @@ class Outbox:
         else:
             self._budget.give(batch.size_bytes)
             self._completions.give(batch, appended)
-            # To free what was sent takes long. The next set is on its way by then.
+            # Freeing the sent messages takes long, so it happens after the next set was sent.
             self._loop.call_soon(_let_go, batch)
         self.batch_bytes = self._cut_bytes()
 
     def _divide(self, batch: Batch) -> None:
-        """Put two batches in its place."""
+        """Replace a batch by two halves at the head of the queue."""
         first, second = batch.halves()
         if batch.group is not None:
             batch.group.left += 1

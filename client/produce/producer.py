@@ -1,4 +1,4 @@
-"""Sending messages."""
+"""The producer: appends messages to topics."""
 
 import asyncio
 from collections.abc import Sequence
@@ -39,12 +39,12 @@ _MIB: Final = 1024 * 1024
 class Producer(Client):
     """Appends messages to topics.
 
-    Messages wait in a buffer of bounded size, and go to their partition in sets: one at a time, so
-    that they keep their order when a set has to be sent again. A set that the broker did not
-    answer is sent again until `delivery_timeout_ms` after its first message came; when only the
-    answer was lost, it is then in the log twice, unless the producer is idempotent. An error other
-    than ConnectionFailed, RequestTimedOut, NotEnoughReplicasAfterAppend and ClientClosed means that
-    the message was not appended.
+    Messages wait in a buffer of bounded size and are sent in sets. A partition sends one set at a
+    time, so the order is kept when a set must be sent again. A set without an answer is sent again
+    until `delivery_timeout_ms` after its first message was added. If only the answer was lost, the
+    set is then in the log twice, unless the producer is idempotent. An error other than
+    ConnectionFailed, RequestTimedOut, NotEnoughReplicasAfterAppend and ClientClosed means that the
+    message was not appended.
     """
 
     def __init__(
@@ -65,18 +65,18 @@ class Producer(Client):
         stamp_missing: bool = True,
         clock: Clock | None = None,
     ) -> None:
-        """`acks`: "all" as durable as the topic asks for, 1 in the log, 0 no answer at all:
-        what the broker refuses is then lost unseen.
+        """`acks`: "all" waits until messages are as durable as the topic requires, 1 until they are
+        in the leader's log. With 0 the broker does not answer, and an error goes unnoticed.
 
-        A set of up to `batch_bytes` (before compression), and never of more than its topic allows,
-        waits `linger_ms` for more messages, and for the set before it; when many callers are
-        answered at once, also for what they send next. `buffer_bytes` of messages
-        are taken before the first of them is answered; then `send` and `enqueue` wait.
-        `delivery_timeout_ms` holds for looking for the broker that leads, too;
-        `delivery_timeout_ms=0` sends every set only once. `stamp_missing=False` sends a message
-        that is given no time without one. `idempotent` marks the sets, so that the broker
-        recognises one that comes twice; when not given, that is done with `acks="all"` at a Kafka
-        cluster and with the addresses of several brokers.
+        A set holds up to `batch_bytes` before compression, and never more than the topic allows. A
+        set waits `linger_ms` for more messages, and for the answer to the previous set; when many
+        callers get results at once, it also waits for their next messages. `buffer_bytes` bounds
+        the unanswered messages; when the buffer is full, `send` and `enqueue` wait.
+
+        `delivery_timeout_ms` includes the search for the leader; `delivery_timeout_ms=0` sends
+        every set only once. `stamp_missing=False` sends messages for which no time is given without
+        a time. `idempotent` numbers the sets, so that the broker recognises duplicates; by default
+        a producer is idempotent with `acks="all"` at a Kafka cluster and at several brokers.
         """
         super().__init__(
             address,
@@ -92,7 +92,7 @@ class Producer(Client):
         self._batch_bytes = batch_bytes
         self._known_count = self._cluster.known_partition_count
         self._missing_ms = (clock or SystemClock()).now_ms if stamp_missing else _no_time
-        """The time of a message that is given none."""
+        """Returns the time of a message for which none is given."""
         self._budget = ByteBudget(buffer_bytes)
         self._way = Delivery(
             self._cluster,
@@ -128,7 +128,7 @@ class Producer(Client):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # Who was cancelled or interrupted does not want to wait.
+        # A cancelled or interrupted caller does not want to wait.
         await self.close(flush=exc is None or isinstance(exc, Exception))
 
     async def send(
@@ -142,11 +142,11 @@ class Producer(Client):
         partition: int | None = None,
         headers: Headers = (),
     ) -> SentRecord:
-        """Append one message and say where it is. Its time is that of the call when none is given.
+        """Append one message and return its position. Without a time, the time of the call is used.
 
-        Without a partition, the key chooses it; messages without a key take turns. Sends that are
-        made at the same time share sets; one that is refused fails alone. Cancelling the wait does
-        not take the message back.
+        Without a partition, the key chooses it; messages without a key take the partitions in turn.
+        Concurrent sends share sets; a refused message fails alone. Cancelling the wait does not
+        withdraw the message.
         """
         if timestamp_ms is None and timestamp is None:
             time_ms = self._missing_ms()
@@ -172,8 +172,8 @@ class Producer(Client):
         partition: int | None = None,
         headers: Headers = (),
     ) -> "asyncio.Future[SentRecord]":
-        """As `send`, but returns as soon as the message is in the buffer; the future gets its
-        place, or the error."""
+        """Add a message to the buffer as `send` does, and return without waiting for the answer.
+        The future gets the message's position, or the error."""
         if timestamp_ms is None and timestamp is None:
             time_ms = self._missing_ms()
         else:
@@ -197,13 +197,14 @@ class Producer(Client):
         partition: int | None = None,
         headers: Sequence[Headers | None] | None = None,
     ) -> SentBatch:
-        """Append many messages, given as columns; the fastest way. One result is for all.
+        """Append many messages, given as columns, with one result for all: the fastest way to send.
 
-        `timestamps_ms` is a time for each, one for all, or None for the time of the call.
-        `headers` are those of each message, None or empty where it has none. Without a partition,
-        keys choose it for each message, and a batch without keys goes to one partition. When a
-        message is refused or time is up, those behind it in its partition are not sent: raises
-        the error when nothing was appended, else `PartlySent`.
+        `timestamps_ms` is one time per message, one time for all, or None for the time of the call.
+        `headers` has one entry per message, None or empty for a message without headers. Without a
+        partition, each message's key chooses it; a batch without keys goes to one partition.
+
+        When a message is refused or the delivery timeout is over, the messages after it in its
+        partition are not sent. Raises that error if nothing was appended, else `PartlySent`.
         """
         columns = checked_columns(
             values,
@@ -243,14 +244,14 @@ class Producer(Client):
         compression: Compression | None = None,
         acks: Acks | None = None,
     ) -> list[SentRecord]:
-        """Append messages to one partition as one set: all of them or none. Those that take more
-        than `set_bytes_for(topic)` may be refused for their size.
+        """Append messages to one partition as one set: all or none. Messages that take more than
+        `set_bytes_for(topic)` may be refused for their size.
 
-        The set does not pass through the buffer. It is sent at once and only once:
-        ConnectionFailed and RequestTimedOut leave open whether it was appended. An idempotent
-        producer (unless `acks` is another one here) sends it again as other sets, until
-        `delivery_timeout_ms` is over, and behind what went to the partition before. A record
-        without a timestamp gets the time of now.
+        The set does not pass through the buffer. It is sent at once and only once, so after
+        ConnectionFailed or RequestTimedOut it is unknown whether it was appended. An idempotent
+        producer (unless `acks` differs here) sends the set after the earlier sets of the partition,
+        and repeats it until `delivery_timeout_ms` is over. A record without a timestamp gets the
+        current time.
         """
         check_place(topic, partition)
         if not records:
@@ -268,7 +269,7 @@ class Producer(Client):
         return sent_records(topic, partition, batch.times_ms, appended)
 
     async def partition_for(self, topic: str, key: bytes | None) -> int:
-        """The partition that `send` would choose."""
+        """Return the partition that `send` would choose."""
         check_topic(topic)
         return self._choose(key, await self._partition_count(topic))
 
@@ -279,23 +280,24 @@ class Producer(Client):
         return count
 
     async def set_bytes_for(self, topic: str) -> int:
-        """How large a set of several messages to `topic` may be: `batch_bytes`, or what the limits
-        of the topic allow (`max.message.bytes`, `segment.bytes`), whichever is less.
+        """Return the largest size of a set of several messages to `topic`, in bytes: `batch_bytes`,
+        or the limit from the topic's settings (`max.message.bytes`, `segment.bytes`) if that is
+        less.
 
         A message counts with its key, its value, its headers and 34 bytes.
         """
         return await self._delivery.known_cut_bytes(topic, self._batch_bytes)
 
     async def flush(self) -> None:
-        """Send what is in the buffer without lingering, and wait until all of it is answered.
+        """Send the buffered messages without lingering, and wait until all are answered.
 
-        Raises nothing: each message's own future has its outcome.
+        Raises nothing: each message's future has its result.
         """
         while sending := [task for outbox in self._outboxes.values() if (task := outbox.hurry())]:
             await asyncio.wait(sending)
 
     async def close(self, *, flush: bool = True) -> None:
-        """Flush and close. With `flush=False`, what is not answered yet fails with ClientClosed."""
+        """Flush and close. With `flush=False`, unanswered messages fail with ClientClosed."""
         self._closing = True
         self._budget.end(self._closed_error())
         if flush:
@@ -320,10 +322,11 @@ class Producer(Client):
         partition: int | None,
         headers: Headers,
     ) -> "asyncio.Future[SentRecord] | None":
-        """Put a message into the set that is open, if it goes into it as it is.
+        """Add a message to the open set; None if there is none, or if the message needs
+        `_put_later`.
 
-        It calls no other function of Python: for small messages, it is what a send costs. While
-        the producer closes no set is open.
+        It calls no other Python function, because for small messages this call is most of the cost
+        of a send. While the producer is closing, no set is open.
         """
         if headers or partition is None:
             return None
@@ -344,7 +347,8 @@ class Producer(Client):
         partition: int | None,
         headers: Headers,
     ) -> "asyncio.Future[SentRecord]":
-        """Look at a message, and put it into the buffer when all that is known and free."""
+        """Check a message, choose its partition, wait for room in the buffer, and add the
+        message."""
         check_topic(topic)
         headers = checked_headers(headers)
         size_bytes = message_bytes(value, key, headers)
@@ -360,7 +364,8 @@ class Producer(Client):
         return self._outbox(topic, partition).add(value, key, time_ms, headers, size_bytes)
 
     def _chosen(self, topic: str, key: bytes | None) -> int | None:
-        """The partition, where it is known how many there are and the key is one."""
+        """Return the partition for a key; None if the number of partitions is unknown or the key is
+        invalid."""
         count = self._known_count(topic)
         if count == 1:
             return 0

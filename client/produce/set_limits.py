@@ -1,7 +1,7 @@
-"""How large a set may be: what its topic's settings allow, asked for once and kept.
+"""Size limits of sets, from the settings of their topic. They are requested once and cached.
 
-A set of several messages that takes more than one of the limits would be refused, so it is not
-made. Whatever the topic makes of it (other compression, another message format) has to fit too.
+The broker would refuse a set of several messages above a limit, so no such set is made. The set
+must also fit after the topic has converted it to another compression or message format.
 """
 
 import asyncio
@@ -28,26 +28,28 @@ from ..cluster.retry import RETRIABLE
 from ..responses import check
 
 TOO_LARGE: Final = (MessageTooLarge, RecordListTooLarge)
-"""Refusals of a set for its size."""
+"""Errors of a set that is too large."""
 
 FALLBACK_BYTES: Final = 1_000_012
-"""The limit where a cluster does not say: its brokers' default of `max.message.bytes`."""
+"""Limit in bytes if the cluster does not answer: the default of `max.message.bytes` at Kafka
+brokers."""
 
 _SETTINGS: Final = ("max.message.bytes", "segment.bytes", "max.decompressed.bytes")
 
 
 class SetLimit(NamedTuple):
-    """How large the sets of a topic may be that have more than one message."""
+    """Size limit of a topic's sets that have more than one message."""
 
     set_bytes: int
-    """Of a set as it is sent."""
+    """Limit of the encoded set in bytes."""
     cut_bytes: int
-    """Of its messages as `RECORD_OVERHEAD` and the lengths count them, before the set is made:
-    what they can take in any format, and compressed to no avail, is within the limit."""
+    """Limit in bytes for the messages before encoding, counted as their lengths plus
+    `RECORD_OVERHEAD`. Messages within it fit the limit of the set in any format, even if
+    compression does not make them smaller."""
 
 
 def _limit(set_bytes: int) -> SetLimit:
-    # A record of a batch has up to 36 bytes of its own, where 34 were counted.
+    # A record of a batch has up to 36 bytes of overhead, and 34 were counted.
     return SetLimit(set_bytes, max(set_bytes - BATCH_OVERHEAD - set_bytes // 16, 1))
 
 
@@ -55,34 +57,36 @@ _FALLBACK: Final = _limit(FALLBACK_BYTES)
 
 
 class SetLimits:
-    """The limits of the topics that a client writes to."""
+    """Size limits of the topics that a client writes to."""
 
     def __init__(self, cluster: ClusterConnections) -> None:
         self._cluster = cluster
         self._known: dict[str, SetLimit] = {}
         self._asking: dict[str, asyncio.Task[SetLimit]] = {}
-        """Requests under way. A second caller for the topic gets the same answer, or error."""
+        """Requests in flight. A second caller for a topic gets the same answer, or error."""
 
     def known(self, topic: str) -> SetLimit | None:
-        """The limit, if it has been asked for."""
+        """Return the limit if it has been requested before."""
         return self._known.get(topic)
 
     async def of(self, topic: str) -> SetLimit:
-        """The limit. Raises errors that may pass (`RETRIABLE`); where the question is denied, or
-        the brokers know no such question, it is the usual one."""
+        """Return the limit, and request it if it is unknown. Raises retriable errors (`RETRIABLE`).
+        If the client may not read the settings, or the brokers do not know the request, it is the
+        default."""
         known = self._known.get(topic)
         if known is not None:
             return known
         return await self._answer(topic)
 
     async def refused(self, topic: str, set_bytes: int) -> None:
-        """The broker refused a set of so many bytes for its size: ask again. Raises as `of`."""
+        """Handle the refusal of a set of `set_bytes` for its size: request the limit again. Raises
+        as `of`."""
         known = self._known.get(topic)
         if known is not None and known.set_bytes < set_bytes:
-            return  # another set has been refused meanwhile, or this one was not cut by it
+            return  # the limit was updated meanwhile, or did not apply to this set
         limit = await self._answer(topic)
         if limit.set_bytes >= set_bytes:
-            # The settings do not say why, or are not to be had.
+            # The settings do not explain the refusal, or cannot be read.
             self._known[topic] = _limit(set_bytes // 2)
 
     async def _answer(self, topic: str) -> SetLimit:
@@ -95,7 +99,7 @@ class SetLimits:
     def _answered(self, topic: str, asking: "asyncio.Task[SetLimit]") -> None:
         del self._asking[topic]
         if not asking.cancelled():
-            asking.exception()  # tasks that still wait for it have it
+            asking.exception()  # marks the error as retrieved; the tasks that wait have it
 
     async def _ask(self, topic: str) -> SetLimit:
         resource = DescribeConfigsResource(resource_name=topic, configuration_keys=list(_SETTINGS))
@@ -108,7 +112,7 @@ class SetLimits:
         except RETRIABLE:
             raise
         except UnknownTopicOrPartition:
-            return _FALLBACK  # its first set may make it
+            return _FALLBACK  # not cached: the first set may create the topic
         except CodedError:
             limit = _FALLBACK
         else:

@@ -1,1 +1,1 @@
-"""How a client reaches a broker that is guarded: encryption, and who the client is."""
+"""Security of a client: TLS and authentication."""

@@ -1,4 +1,4 @@
-"""Saying who the client is, on a connection that nothing else is sent on meanwhile."""
+"""Authentication on a connection. No other requests are sent meanwhile."""
 
 import asyncio
 import random
@@ -41,24 +41,25 @@ if TYPE_CHECKING:
     from ..cluster.connection import ClientConnection
 
 _MAX_STEPS: Final = 4
-"""No mechanism here takes more; a broker that goes on asking is left."""
+"""Largest number of messages of a SASL exchange. No mechanism here needs more; a broker that
+continues is refused."""
 
 _NONCE_BYTES: Final = 18
 
 _EARLY: Final = (0.85, 0.95)
-"""Authenticated again after this part of a session, by chance, so that clients that began together
-do not come together."""
+"""The client authenticates again after a random part of the session within these bounds, so that
+clients that connected together do not come together."""
 
 
 _KAFKA_LEAST_S: Final = 1.05
-"""Kafka refuses a second login within a second (KIP-368), and takes one that is late, as long as
-nothing was asked before it."""
+"""Least seconds between two logins. Kafka refuses a second login within a second (KIP-368), and
+accepts a late one if no other request was sent before it."""
 
 
 async def authenticate(connection: "ClientConnection", security: Security) -> None:
-    """Let the broker know who the client is, and know that it is the broker.
+    """Authenticate the client and, where the mechanism allows it, the broker.
 
-    Requests that are under way are answered first. Raises SaslAuthenticationFailed,
+    Requests in flight are answered first. Raises SaslAuthenticationFailed,
     UnsupportedSaslMechanism, SecurityError for a secret that cannot be read, ConnectionFailed.
     """
     client = await _client(security)
@@ -75,7 +76,7 @@ async def authenticate(connection: "ClientConnection", security: Security) -> No
 
 
 def _again_in_s(lifetime_ms: int, native: bool) -> float | None:
-    """When to log in again; None for a session without end."""
+    """Return the seconds until the next login; None for a session without end."""
     if lifetime_ms <= 0:
         return None
     in_s = lifetime_ms / 1000 * random.uniform(*_EARLY)
@@ -83,7 +84,7 @@ def _again_in_s(lifetime_ms: int, native: bool) -> float | None:
 
 
 async def _client(security: Security) -> SaslClient:
-    """The client's side, with secrets as they are now."""
+    """Return the client side of the mechanism, with the current values of the secrets."""
     mechanism, user = security.mechanism, security.user or ""
     assert mechanism is not None
     if mechanism is Mechanism.OAUTHBEARER:
@@ -118,12 +119,13 @@ async def _read(secret: str | Secret) -> str:
 
 
 async def _respond(client: SaslClient, challenge: bytes) -> bytes | None:
-    # A password's iterations take as long as the broker says, and others have their turn.
+    # In a thread: the broker chooses the number of iterations, and the event loop must not block.
     return await asyncio.to_thread(client.respond, challenge)
 
 
 async def _kafka(connection: "ClientConnection", client: SaslClient) -> int:
-    """By Kafka's requests; returns the session's lifetime in ms, 0 without end."""
+    """Authenticate with Kafka's requests. Returns the session lifetime in milliseconds; 0 without
+    end."""
     wait_ms = int(connection.answered_in_s * 1000)
     chosen: SaslHandshakeResponse = await connection.submit(
         SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=client.mechanism), wait_ms=wait_ms
@@ -145,7 +147,8 @@ async def _kafka(connection: "ClientConnection", client: SaslClient) -> int:
 
 
 async def _native(connection: "ClientConnection", client: SaslClient) -> int:
-    """By the request of our own protocol; returns the same."""
+    """Authenticate with the native request. Returns the session lifetime in milliseconds; 0 without
+    end."""
     wait_ms = int(connection.answered_in_s * 1000)
     message: bytes | None = client.first()
     for _ in range(_MAX_STEPS):
@@ -181,7 +184,7 @@ def _not_offered(address: str, mechanism: str, offered: list[str]) -> Unsupporte
 
 
 def _refused(error: CodedError, address: str, security: Security) -> CodedError:
-    """The same error, with who was refused where, and what may be wrong."""
+    """Return the error with the address and the user, and a hint at what may be wrong."""
     who = f"the user {security.user!r}" if security.user else "the token"
     if isinstance(error, SaslAuthenticationFailed):
         return SaslAuthenticationFailed(

@@ -1,4 +1,5 @@
-"""`Security` from options that have librdkafka's names, for places where options are texts."""
+"""Conversion between `Security` and options in librdkafka's names, for places where options are
+texts."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -18,7 +19,7 @@ KEY: Final = "ssl.key.location"
 KEY_PASSWORD: Final = "ssl.key.password"
 HOST_NAME_CHECK: Final = "ssl.endpoint.identification.algorithm"
 SECRETS: Final = (PASSWORD, TOKEN, KEY_PASSWORD)
-"""Options that are secrets. Each can be given as a file too, or as a variable of the environment:
+"""Options that hold secrets. Each can also name a file or an environment variable:
 `sasl.password.file`, `sasl.password.env`."""
 _FILE: Final = ".file"
 _VARIABLE: Final = ".env"
@@ -27,7 +28,7 @@ NAMES: Final = (
     *(PROTOCOL, MECHANISM, _MECHANISM_TOO, USER, CA, CERTIFICATE, KEY, HOST_NAME_CHECK),
     *(f"{name}{where}" for name in SECRETS for where in ("", _FILE, _VARIABLE)),
 )
-"""All of them."""
+"""Names of all options."""
 
 PROTOCOLS: Final = {
     # Name -> (TLS, authentication).
@@ -40,10 +41,11 @@ _HOST_NAME_CHECKS: Final = {"https": True, "none": False, "": False}
 
 
 def from_options(options: Mapping[str, str]) -> Security | None:
-    """What these options say, all of which are of `NAMES`; None when there are none.
+    """Return the security that these options describe; None without options. All keys are in
+    `NAMES`.
 
-    `security.protocol` can be left out: the address says whether there is TLS, and the other
-    options whether there is authentication. Raises SecurityError, with the name of the option.
+    `security.protocol` may be left out: the address then decides on TLS, and the other options on
+    authentication. Raises SecurityError with the name of the option.
     """
     if not options:
         return None
@@ -102,9 +104,10 @@ def _secret(options: Mapping[str, str], name: str) -> Secret | None:
 
 
 def to_options(security: Security | None) -> dict[str, str]:
-    """The options that `from_options` makes this of, where it can be written with them.
+    """Return options from which `from_options` makes this security.
 
-    Raises SecurityError for a secret that is a function or a command: those have no such form.
+    Raises SecurityError for a secret that is a function or a command, because options cannot
+    express them.
     """
     if security is None:
         return {}

@@ -1,4 +1,4 @@
-"""What a client has to know to be let in, as one value."""
+"""Settings of a client for TLS and authentication, as one value."""
 
 import os
 import subprocess
@@ -11,24 +11,24 @@ from typing import Final
 from ..errors import SecurityError
 
 MAX_SECRET_BYTES: Final = 64 * 1024
-"""Of a file or of what a command prints. Tokens have a few KiB; a device never ends."""
+"""Largest size of a secret from a file or a command. Tokens have a few KiB; a device never ends."""
 
 _COMMAND_SECONDS: Final = 60
-"""A keyring may ask its user to unlock it."""
+"""Seconds for a command to end. A keyring may ask its user to unlock it."""
 
 
 class Secret(ABC):
-    """A text that is read when it is needed, so that one that changed is found, and is not part
-    of any `repr`."""
+    """A text that is read each time it is needed, so that a change takes effect. It is not part of
+    any `repr`."""
 
     @abstractmethod
     def read(self) -> str:
-        """The text. Raises SecurityError, which says where it was to come from."""
+        """Return the text. Raises SecurityError that names the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class SecretText(Secret):
-    """The text itself."""
+    """A secret given as text."""
 
     text: str = field(repr=False)
 
@@ -39,12 +39,13 @@ class SecretText(Secret):
 
 @dataclass(frozen=True, slots=True)
 class SecretFile(Secret):
-    """What is in a file; an end of line behind it does not belong to it."""
+    """A secret in a file. A line end at the end of the file is not part of the secret."""
 
     path: str
 
     def read(self) -> str:
-        """Raises SecurityError for a file that cannot be read, is empty, too large or not UTF-8."""
+        """Return the content of the file. Raises SecurityError if the file cannot be read, is
+        empty, too large or not UTF-8."""
         try:
             with open(self.path, "rb") as file:
                 content = file.read(MAX_SECRET_BYTES + 1)
@@ -56,12 +57,12 @@ class SecretFile(Secret):
 
 @dataclass(frozen=True, slots=True)
 class SecretVariable(Secret):
-    """What is in a variable of the environment."""
+    """A secret in an environment variable."""
 
     name: str
 
     def read(self) -> str:
-        """Raises SecurityError for a variable that is not set, or empty."""
+        """Return the value of the variable. Raises SecurityError if it is not set or empty."""
         found = os.environ.get(self.name, "")
         if not found:
             raise SecurityError(
@@ -73,13 +74,15 @@ class SecretVariable(Secret):
 
 @dataclass(frozen=True, slots=True)
 class SecretCommand(Secret):
-    """What a command prints, such as that of a keyring; an end of line does not belong to it."""
+    """A secret printed by a command, such as that of a keyring. A line end at the end is not part
+    of the secret."""
 
     words: tuple[str, ...]
-    """The program and its arguments; no shell reads them."""
+    """The program and its arguments; no shell interprets them."""
 
     def read(self) -> str:
-        """Raises SecurityError for a command that fails, or prints nothing, too much, no UTF-8."""
+        """Run the command and return its output. Raises SecurityError if the command fails, or its
+        output is empty, too large or not UTF-8."""
         program = self.words[0]
         try:
             done = subprocess.run(
@@ -102,7 +105,7 @@ class SecretCommand(Secret):
 
 
 def secret(given: str | Secret) -> Secret:
-    """A secret that was given as a text, or as where it is."""
+    """Return a text as a `Secret`; a `Secret` is returned unchanged."""
     return SecretText(given) if isinstance(given, str) else given
 
 
@@ -119,59 +122,64 @@ def _text(content: bytes, place: str) -> str:
 
 
 class Mechanism(StrEnum):
-    """How a client says who it is (SASL)."""
+    """SASL mechanism by which a client authenticates."""
 
     PLAIN = "PLAIN"
-    """The password itself is sent, so only over TLS."""
+    """Sends the password itself, so only over TLS."""
     SCRAM_SHA_256 = "SCRAM-SHA-256"
     SCRAM_SHA_512 = "SCRAM-SHA-512"
-    """Both sides prove that they know the password, and none sends it."""
+    """Both sides prove that they know the password, and neither sends it."""
     OAUTHBEARER = "OAUTHBEARER"
-    """A token is sent that an issuer has signed, so only over TLS."""
+    """Sends a token that an issuer has signed, so only over TLS."""
 
 
 TokenSource = Callable[[], str | Awaitable[str]]
-"""Gives a token that is good now. It is called for every new connection, and again before what the
-broker allows for a session is over. A plain function is called in the event loop, so it must not
-wait; one that has to is a coroutine function."""
+"""Returns a currently valid token. It is called for every new connection, and again before the
+session's lifetime ends. A plain function runs in the event loop and must not block; a source that
+has to wait is a coroutine function."""
 
 _SENT_AS_THEY_ARE: Final = (Mechanism.PLAIN, Mechanism.OAUTHBEARER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """TLS and authentication of a client. Its `repr` has no secret in it.
+    """TLS and authentication of a client. Its `repr` contains no secrets.
 
-    Paths are of PEM files, which are read again when they have changed, for new connections.
+    Paths are those of PEM files. A changed file is read again for new connections.
     """
 
     tls: bool | None = None
-    """None goes by the address: `tls://` and `kafka+tls://` are encrypted, others are not."""
+    """Whether to use TLS. None follows the address: `tls://` and `kafka+tls://` are encrypted,
+    others are not."""
     ca: str | None = None
-    """Certificates that the broker's is to be signed by; None trusts those that the system does."""
+    """File of the CA certificates that are trusted; None trusts those of the system."""
     certificate: str | None = None
-    """The client's own certificate, and what leads from it to one that the broker knows."""
+    """File of the client's certificate, with the intermediate certificates up to a CA that the
+    broker trusts."""
     key: str | None = None
-    """Its private key; None when that is in the file of the certificate."""
+    """File of the private key; None if the certificate's file contains it."""
     key_password: str | Secret | None = field(default=None, repr=False)
-    """Where the key is encrypted."""
+    """Password of an encrypted private key."""
     check_host_name: bool = True
-    """Whether the broker's certificate has to be for the host that was connected to."""
+    """Whether the broker's certificate must be valid for the host that the client connects to."""
     mechanism: Mechanism | None = None
-    """None with a user is SCRAM-SHA-512, with a token OAUTHBEARER, else no authentication."""
+    """SASL mechanism. None means SCRAM-SHA-512 with a user, OAUTHBEARER with a token, else no
+    authentication."""
     user: str | None = None
     password: str | Secret | None = field(default=None, repr=False)
     token: str | Secret | TokenSource | None = field(default=None, repr=False)
-    """For OAUTHBEARER: a token, where it is, or a function that gives one."""
+    """Token for OAUTHBEARER: the token, its source, or a function that returns one."""
     secrets_without_tls: bool = False
-    """Lets PLAIN and OAUTHBEARER send passwords and tokens that everybody on the way can read."""
+    """Whether PLAIN and OAUTHBEARER may send passwords and tokens without TLS, where anybody on the
+    network path can read them."""
 
     def __post_init__(self) -> None:
-        """Raises SecurityError for settings that do not go together."""
+        """Complete and check the settings. Raises SecurityError for a contradiction."""
         for name in ("key_password", "password", "token"):
             given = getattr(self, name)
             if isinstance(given, str):
-                # So that whatever shows the values of variables does not show this one.
+                # Debuggers and tracebacks that show the values of variables then do not show the
+                # secret.
                 object.__setattr__(self, name, secret(given))
         if self.mechanism is not None:
             object.__setattr__(self, "mechanism", mechanism_of(self.mechanism))
@@ -224,7 +232,7 @@ class Security:
 
 
 def mechanism_of(name: str) -> Mechanism:
-    """The one of that name, in any case. Raises SecurityError."""
+    """Return the mechanism with that name, in any case. Raises SecurityError."""
     try:
         return Mechanism(name.upper())
     except ValueError:

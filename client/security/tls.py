@@ -1,4 +1,4 @@
-"""TLS as clients use it, and what is to be done when it fails."""
+"""TLS contexts of clients, and explanations of TLS errors."""
 
 import os
 import ssl
@@ -9,13 +9,13 @@ from ..errors import SecurityError, TlsFailed
 from .security import Secret, Security
 
 _Stamp = tuple[int, int, int] | None
-"""Inode, size and time of change of a file: what is different after it was written again."""
+"""Inode, size and modification time of a file; they change when the file is written again."""
 
 _EXPIRED: Final = 10
 _NOT_YET_VALID: Final = 9
 _OTHER_HOST: Final = (62, 64)
 _UNKNOWN_SIGNER: Final = (2, 18, 19, 20, 21)
-"""Codes of `X509_verify_cert_error_string`."""
+"""Certificate error codes, as OpenSSL's `X509_verify_cert_error_string` lists them."""
 
 _OURS_IS_REFUSED: Final = (
     "ALERT_CERTIFICATE_REQUIRED",
@@ -38,9 +38,9 @@ _NO_TLS: Final = (
 
 
 def client_context(security: Security) -> ssl.SSLContext:
-    """What a new connection is encrypted with; made again when a file has changed.
+    """Return the TLS context of a new connection. It is cached until one of its files changes.
 
-    Raises SecurityError for a file that is missing or is not what it should be.
+    Raises SecurityError for a file that is missing or invalid.
     """
     key = security.key or security.certificate
     key_password = security.key_password
@@ -62,7 +62,7 @@ def _context(
     key_password: Secret | None,
     check_host_name: bool,
 ) -> ssl.SSLContext:
-    # The system's certificates are trusted when there are no others.
+    # Without a CA file the system's certificates are trusted.
     try:
         context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=ca[0])
     except (ssl.SSLError, OSError) as error:
@@ -79,7 +79,7 @@ def _load_own(
     asked = False
 
     def password() -> str:
-        # Without this function OpenSSL would ask at the terminal.
+        # Without this function OpenSSL would prompt at the terminal.
         nonlocal asked
         asked = True
         return "" if key_password is None else key_password.read()
@@ -113,7 +113,8 @@ def _stamp(setting: str, path: str | None) -> _Stamp:
 
 
 def explained(error: BaseException, address: str) -> TlsFailed | None:
-    """What is to be done about an error of TLS that will not pass; None for one that may."""
+    """Return an error that tells what to do about a permanent TLS error; None for an error that may
+    pass."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return TlsFailed(f"{address} is not trusted: {_distrust(error)}")
     if not isinstance(error, ssl.SSLError):

@@ -76,7 +76,7 @@ class TimeLag:
     topic: str
     partition: int
     position: int
-    """The next offset to read."""
+    """Offset of the next message to read."""
     end_offset: int
     messages: int | None
     """How many messages are not read yet; None when the broker does not know."""

@@ -1,4 +1,5 @@
-"""What either side needs of an encoding. There are two: the modules `native` and `kafka`."""
+"""The interface of an encoding, for brokers and clients. The packages `native` and `kafka`
+implement it."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
@@ -13,19 +14,19 @@ T = TypeVar("T")
 
 
 class Encoding(Protocol):
-    """Frames of requests and responses, and what is in them."""
+    """Encodes and decodes the frames of requests and responses."""
 
     @property
     def NAME(self) -> str:  # noqa: N802 - a module's constant
-        """What the log calls it."""
+        """Name of the protocol in the log."""
         ...
 
     @property
     def NATIVE(self) -> bool:  # noqa: N802
-        """Which versions of requests it has."""
+        """Whether requests have their native versions, not Kafka's."""
         ...
 
-    # A broker's side.
+    # For brokers.
 
     def kind_of(self, frame: Frame) -> int | None: ...
 
@@ -57,7 +58,7 @@ class Encoding(Protocol):
         self, head: RequestHead, api: Api, request: object, code: int, message: str
     ) -> Pieces[Written]: ...
 
-    # A client's side.
+    # For clients.
 
     def encode_request(
         self, api: Api, version: int, correlation_id: int, client_id: str | None, body: object

@@ -1,6 +1,6 @@
-"""Frames out of a stream of bytes: a 4-byte big-endian length, then that many bytes.
+"""Splits a stream of bytes into frames: a 4-byte big-endian length, then that many bytes.
 
-No I/O: `FrameReader` offers the buffer for the next bytes, and its caller passes in how many were
+No I/O: `FrameReader` offers the buffer for the next bytes, and its caller reports how many were
 received. It fits `asyncio.BufferedProtocol`.
 """
 
@@ -26,9 +26,9 @@ Frame = bytes | bytearray | memoryview
 
 
 class ProtocolError(HorologError):
-    """The other side does not keep to the protocol: the connection is to be closed.
+    """The other side violates the protocol, and the connection has to be closed.
 
-    Its text is the cause, for the log.
+    The text is the cause, for the log.
     """
 
     @property
@@ -37,7 +37,7 @@ class ProtocolError(HorologError):
 
 
 class ForeignProtocol(ProtocolError):
-    """The other side speaks another protocol: `name`."""
+    """The other side speaks another protocol, called `name`."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(text)
@@ -45,7 +45,8 @@ class ForeignProtocol(ProtocolError):
 
 
 def foreign_protocol(start: bytes) -> str | None:
-    """Name the other protocol that a connection's first four bytes belong to, if any."""
+    """Return the name of the other protocol that a connection's first four bytes belong to, if
+    any."""
     if start[0] in (0x15, 0x16) and start[1] == 0x03:
         return "TLS"
     if start in _HTTP_STARTS:
@@ -56,11 +57,11 @@ def foreign_protocol(start: bytes) -> str | None:
 
 
 class FrameReader:
-    """Splits what is received on one connection into frames.
+    """Splits the bytes received on one connection into frames.
 
-    Frames are received many at a time into a slab. The beginning of a frame that is not complete
-    is kept aside, so that connections can share a slab; once it is large, the rest of the frame is
-    received into a bytearray of its own, which grows as the frame comes.
+    Many frames at a time are received into a slab. The start of an incomplete frame is stored
+    separately, so that connections can share a slab. Once that start is large, the rest of the
+    frame is received into a bytearray of its own, which grows as data arrive.
     """
 
     __slots__ = (
@@ -86,12 +87,12 @@ class FrameReader:
         slab: bytearray | None = None,
         spares: deque[bytearray] | None = None,
     ) -> None:
-        """Accept frames of up to `max_frame_bytes`; `limit_name` is the setting that says so, and
-        `protocol` what is spoken here.
+        """Accept frames of up to `max_frame_bytes`. `limit_name` is the setting of that limit, and
+        `protocol` the name of this port's protocol; both are for error texts.
 
-        `slab` has at least `SLAB_BYTES`. Readers may share one if nothing of another's comes
-        between `get_buffer` and `received`. `spares` are the buffers that were given back, as many
-        as it takes; these may be shared too. A reader that has none of others keeps one.
+        `slab` has at least `SLAB_BYTES`. Readers may share a slab if no other reader receives
+        between `get_buffer` and `received`. `spares` holds buffers that were given back, as many as
+        its maximum length; readers may share it. A reader without a shared one keeps one buffer.
         """
         self._max_frame_bytes = max_frame_bytes
         self._limit_name = limit_name
@@ -99,36 +100,36 @@ class FrameReader:
         self._opened = False
         self._slab = bytearray(SLAB_BYTES) if slab is None else slab
         self._window = len(self._slab)
-        """How much of the slab is offered. Behind a frame that did not fit another such is
-        expected, of which little is to be copied."""
+        """Bytes of the slab that are offered. After a frame that did not fit, another one is
+        expected, of which little should have to be copied."""
         self._beginning = b""
         self._large: _LargeFrame | None = None
         self._spares: deque[bytearray] = deque(maxlen=1) if spares is None else spares
-        """What was given back; the next large frame is received into it."""
+        """Buffers that were given back; the next large frame is received into one of them."""
         self.unfinished = False
         """Whether a part of a frame is held."""
         self.fault: ProtocolError | None = None
-        """Why nothing more can be received: what stands behind the frames that came."""
+        """Why nothing more can be received: the bytes after the last complete frame are invalid."""
 
     def allow(self, max_frame_bytes: int, limit_name: str) -> None:
-        """Accept frames of up to this from now on."""
+        """Change the limit on frame sizes, and the setting that it comes from."""
         self._max_frame_bytes = max_frame_bytes
         self._limit_name = limit_name
 
     @property
     def held_bytes(self) -> int:
-        """What the buffer of a large frame takes; 0 while there is none."""
+        """Size of the buffer of a large frame; 0 while there is none."""
         return 0 if self._large is None else len(self._large.data)
 
     def give_back(self, frame: bytearray) -> None:
-        """Receive a later large frame in the memory of this one, if there is no view of it then.
+        """Reuse the memory of this frame for a later large frame, if no view of it exists then.
 
-        New memory costs more than what is done with it.
+        Allocating new memory costs more than processing the frame.
         """
         self._spares.append(frame)
 
     def let_go(self) -> None:
-        """Free the buffers; nothing is received any more."""
+        """Free the buffers. Nothing can be received after this."""
         self._slab = bytearray()
         self._spares = deque(maxlen=0)
         self._window = 0
@@ -137,7 +138,8 @@ class FrameReader:
         self.unfinished = False
 
     def get_buffer(self, hint: int = -1) -> memoryview:
-        """Where to receive the next bytes; never empty. `hint` is asyncio's, and unused."""
+        """Return the buffer for the next bytes, which is never empty. `hint` comes from asyncio and
+        is unused."""
         if self._large is not None:
             return self._large.room()
         held = len(self._beginning)
@@ -146,16 +148,16 @@ class FrameReader:
         return memoryview(self._slab)[held : self._window]
 
     def received(self, count: int) -> list[bytearray]:
-        """Take note of `count` bytes in the buffer, and return the frames they complete.
+        """Record `count` received bytes, and return the frames that they complete.
 
-        The frames come without their length. What follows them may set `fault`, after which the
-        reader is of no more use.
+        The frames come without their length. Bytes after them may set `fault`; the reader is of no
+        use then.
         """
         return self._received(count, self._slab)
 
     def received_views(self, count: int) -> list[bytearray | memoryview]:
-        """As `received`; but the frames may be views of the slab, which are good until anything
-        else is received into it."""
+        """Like `received`, but the frames may be views of the slab, valid until something else is
+        received into it."""
         return self._received(count, memoryview(self._slab))
 
     def _received(self, count: int, content: Slab) -> list[bytearray | Slab]:
@@ -169,7 +171,7 @@ class FrameReader:
         if self._opened and not self._beginning:
             length = int.from_bytes(content[:LENGTH_BYTES], "big")
             if count == LENGTH_BYTES + length and 0 < length <= self._max_frame_bytes:
-                # One frame and nothing else, as from all who wait for the answer to each request.
+                # A single frame, as sent by clients that wait for the answer to each request.
                 self._window = len(self._slab)
                 return [content[LENGTH_BYTES:count]]
         return self._split(len(self._beginning) + count, content)
@@ -209,12 +211,13 @@ class FrameReader:
         return frames
 
     def _take_spare(self, length: int) -> bytearray:
-        """A buffer of `length`; an empty one when none is at hand that has about that."""
+        """Return a spare buffer of exactly `length` bytes; an empty one if no spare has about that
+        size."""
         spare = self._spares.pop() if self._spares else bytearray()
         if not length <= len(spare) + len(spare) // 8 <= 2 * length:
             return bytearray()
         try:
-            spare.append(0)  # refused while there are views of it
+            spare.append(0)  # fails while there are views of the buffer
         except BufferError:
             return bytearray()
         del spare[length:]
@@ -222,7 +225,7 @@ class FrameReader:
         return spare
 
     def _open(self, start: bytearray) -> None:
-        """Raise `ForeignProtocol` for the first four bytes of another protocol."""
+        """Raise `ForeignProtocol` if the first four bytes belong to another protocol."""
         foreign = foreign_protocol(bytes(start))
         if foreign is not None:
             raise ForeignProtocol(foreign, f"the other side speaks {foreign}, not {self._protocol}")
@@ -230,12 +233,12 @@ class FrameReader:
 
 
 class _LargeFrame:
-    """A frame that is larger than the slab, as far as it has come."""
+    """The received part of a frame that is larger than the slab."""
 
     __slots__ = ("_filled", "_length", "data")
 
     def __init__(self, length: int, beginning: memoryview, spare: bytearray) -> None:
-        """`spare` has this length, or is empty."""
+        """`spare` has the frame's length, or is empty."""
         self._length = length
         self._filled = len(beginning)
         self.data = spare
@@ -245,14 +248,15 @@ class _LargeFrame:
             self._grow(beginning)
 
     def room(self) -> memoryview:
-        """The part of the buffer to fill next; never empty.
+        """Return the part of the buffer to fill next, which is never empty.
 
-        On a fast connection one read fills all that it is offered, in one turn of the event loop.
+        On a fast connection one read fills everything that it is offered, in one turn of the event
+        loop.
         """
         return memoryview(self.data)[self._filled : self._filled + ONE_READ_BYTES]
 
     def received(self, count: int) -> bool:
-        """Take note of `count` more bytes; True when the frame is complete."""
+        """Record `count` more bytes. Returns whether the frame is complete."""
         self._filled += count
         if self._filled == self._length:
             return True
@@ -267,7 +271,7 @@ class _LargeFrame:
 
 
 def _copy(content: Frame, target: bytearray) -> None:
-    """Copy to the beginning of `target`: once, where an assignment to a part of it copies a view
+    """Copy to the start of `target`. Copying a view by assignment to a slice would copy it
     twice."""
     with memoryview(target) as view:
         view[: len(content)] = content

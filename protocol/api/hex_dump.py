@@ -1,4 +1,4 @@
-"""Frames as people read them: a line of hexadecimal for each value, and what it means."""
+"""Frames for human readers: one line of hexadecimal for each value, with its meaning."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -12,7 +12,7 @@ _INDENT: Final = "  "
 
 
 def hex_dump(frame: bytes) -> Iterator[str]:
-    """Lines for a whole frame, its length first; in two columns."""
+    """Yield the lines of a whole frame, its length first, in two columns."""
     length = frame[:LENGTH_BYTES]
     yield from _columns(length, f"length: {int.from_bytes(length, 'big')}")
     payload = frame[LENGTH_BYTES:]
@@ -22,7 +22,7 @@ def hex_dump(frame: bytes) -> Iterator[str]:
 
 
 def _value(unpacker: Any, data: bytes, depth: int, key: bytes, name: str) -> Iterator[str]:
-    """One value; `key` are the bytes of the map key before it, which share its line."""
+    """Yield the lines of one value. `key` is the bytes of its map key, which share its line."""
     start = unpacker.tell()
     first = data[start]
     label = _INDENT * depth + (f"{name}: " if name else "")

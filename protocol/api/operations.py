@@ -1,4 +1,5 @@
-"""What a client may do with a resource, as a number in which each operation is one bit."""
+"""The operations that a client may perform on a resource, as a number with one bit per
+operation."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -6,10 +7,10 @@ from typing import Final
 from .security.acl_terms import Operation
 
 NOT_ASKED: Final = -(2**31)
-"""Where the client did not ask."""
+"""The number in an answer when the client did not ask for the operations."""
 
 GROUP_OPERATIONS: Final = (Operation.READ, Operation.DELETE, Operation.DESCRIBE)
-"""Operations of Kafka's access rules that apply to a group."""
+"""Operations that Kafka's ACLs have for a group."""
 
 CLUSTER_OPERATIONS: Final = (
     Operation.CREATE,
@@ -20,9 +21,9 @@ CLUSTER_OPERATIONS: Final = (
     Operation.ALTER_CONFIGS,
     Operation.IDEMPOTENT_WRITE,
 )
-"""The same of the cluster."""
+"""Operations that Kafka's ACLs have for the cluster."""
 
 
 def bits(operations: Iterable[Operation]) -> int:
-    """The number for some operations."""
+    """Return the number for these operations."""
     return sum(1 << operation for operation in operations)

@@ -1,7 +1,7 @@
-"""Work in pieces that are short each, so that the caller can serve others in between.
+"""Work split into short pieces, so that the caller can serve others in between.
 
-A message of any size is read and written so: by generators that yield after each piece, and return
-what came of all of them. `weigh` tells for which messages that is worth its price.
+Large messages are read and written by generators that yield after each piece and return the result
+at the end. `weigher` tells for which messages the overhead is worth it.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -18,17 +18,17 @@ T = TypeVar("T")
 Pieces = Generator[None, None, T]
 
 VALUE_BYTES: Final = 128
-"""So many bytes take about as long to copy as it takes to read or write one value."""
+"""Copying this many bytes takes about as long as reading or writing one value."""
 
 JOINED_BYTES: Final = 256 * 1024
-"""Larger frames stay in parts: to join them is to copy them once more."""
+"""Larger frames stay in parts: joining them would copy them once more."""
 
 _PART_BYTES: Final = 64 * 1024
 _HASHED_BYTES: Final = 1024 * 1024
 
 
 def finish(pieces: Pieces[T]) -> T:
-    """Do all the pieces at once."""
+    """Run all pieces at once and return the result."""
     while True:
         try:
             next(pieces)
@@ -40,8 +40,8 @@ def finish(pieces: Pieces[T]) -> T:
 def hash_texts(message: Any) -> Pieces[None]:
     """Compute the hash of each text in a message, in pieces.
 
-    Python keeps the hash with the text, so that a handler may look up any number of names in one
-    turn: to hash the 60 MB of names that a request can have takes 30 ms.
+    Python caches the hash in the text, so a handler can then look up any number of names in one
+    turn: hashing the 60 MB of names that a request can have takes 30 ms.
     """
     waiting, done_bytes = [message], 0
     while waiting:
@@ -64,7 +64,7 @@ def _find_named(struct: type[Any]) -> Sequence[str]:
 
 
 _named: Final = cast(Callable[[type[Any]], Sequence[str]], cache(_find_named))
-"""The fields of a message that are texts or have some."""
+"""Returns the names of a message class's fields that are texts or contain some (cached)."""
 
 
 def _has_texts(wire_type: WireType | type[Any]) -> bool:
@@ -74,7 +74,7 @@ def _has_texts(wire_type: WireType | type[Any]) -> bool:
 
 
 class Output:
-    """A frame that is written piece by piece."""
+    """A frame that is written in pieces."""
 
     def __init__(self) -> None:
         self._parts: list[Part] = []
@@ -82,14 +82,15 @@ class Output:
         self._held_bytes = 0
 
     def put(self, data: InMemory) -> None:
-        """Add bytes."""
+        """Append bytes."""
         self._held.append(data)
         self._held_bytes += len(data)
         if self._held_bytes >= _PART_BYTES:
             self._close_part()
 
     def put_parts(self, parts: Sequence[Part], skipped_bytes: int) -> None:
-        """Add what a writer gave, without its first bytes; record sets stay what they are."""
+        """Append the output of a writer without its first `skipped_bytes`; record sets are not
+        copied."""
         first, *others = parts
         self.put(memoryview(cast(InMemory, first))[skipped_bytes:])
         for part in others:
@@ -100,7 +101,8 @@ class Output:
                 self._parts.append(part)
 
     def frame(self, length_bytes: int) -> Written:
-        """All of it, with its length in front; in parts where it is long or not all in memory."""
+        """Return the complete frame with its length in front: in parts if it is long or not all in
+        memory."""
         self._close_part()
         size = sum(map(len, self._parts))
         parts: list[Part] = [size.to_bytes(length_bytes, "big"), *self._parts]
@@ -116,8 +118,8 @@ class Output:
 
 
 def chunks(of: WireType | type[Any], items: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """The items of an array in lists that are short work to write; a message that is not so is
-    alone in its list."""
+    """Yield the items of an array in lists that take little work to write. A message that takes
+    more is alone in its list."""
     weigh = _item_weigher(of)
     begin, weight = 0, 0
     for number, item in enumerate(items):
@@ -131,7 +133,7 @@ def chunks(of: WireType | type[Any], items: Sequence[Any]) -> Iterator[Sequence[
 
 
 def is_large(of: WireType | type[Any], chunk: Sequence[Any]) -> bool:
-    """Whether a list that `chunks` gave is one message that is to be written piece by piece."""
+    """Whether a list returned by `chunks` is a single message that has to be written in pieces."""
     if len(chunk) != 1 or not has_arrays(of):
         return False
     return _item_weigher(of)(chunk[0], MAX_PIECE_VALUES) > MAX_PIECE_VALUES
@@ -150,12 +152,12 @@ def _make_weigher(struct: type[Any]) -> Weigh:
 
 
 weigher: Final = cast(Callable[[type[Any]], Weigh], cache(_make_weigher))
-"""A function that says how much of reading or writing a message of a class is: about its number of
-values, without fields that it has anyway. It stops counting above a limit."""
+"""By message class, a function that returns the work of reading or writing a message: about its
+number of values, without the fields that every message has. It stops counting above a limit."""
 
 
 def _item_weigher(of: WireType | type[Any]) -> Weigh:
-    """As `weigher`, for items of an array, which are values themselves."""
+    """Like `weigher`, for items of an array, which are values themselves."""
     if isinstance(of, Data):
         return lambda item, _: 1 + len(item) // VALUE_BYTES
     if not isinstance(of, type):
@@ -167,7 +169,7 @@ def _item_weigher(of: WireType | type[Any]) -> Weigh:
 
 
 def has_arrays(wire_type: WireType | type[Any]) -> bool:
-    """Whether a type is a message of which the size has no bound of its own."""
+    """Whether a type is a message whose size has no fixed bound."""
     if not isinstance(wire_type, type):
         return False
     specs = all_fields(cast(object, wire_type))

@@ -16,15 +16,19 @@ _INTRODUCTION = f"""\
 
 Generated from the declarations in `protocol/api/` by `make docs`.
 
-A client connects over TCP (port 7070 by default) and sends requests; the broker answers
-the requests of one connection in their order. Any number may be under way: the correlation id,
-which the client chooses, says which request a response belongs to. A fetch that waits holds up the
-requests behind it, so a client that waits for messages does that on a connection of its own.
+To write a client, begin with the [worked examples](#worked-examples): the bytes of whole frames. To
+try it, start a broker with `make run`. `horolog topic list` then shows, with [metadata](#metadata),
+the topics that your client should find.
+
+A client connects over TCP (port 7070 by default) and sends requests. The broker answers the
+requests of one connection in their order. Any number of requests may be in flight. The client
+chooses a correlation id for each request, and the response has the same id. A fetch that waits for
+messages holds up the requests behind it, so a client should wait on a connection of its own.
 
 ## Frames
 
-Both directions carry frames: a length (4 bytes, big-endian, signed, greater than 0), then that many
-bytes, which are one [msgpack](https://msgpack.org) array.
+Both directions carry frames. A frame is a length (4 bytes, big-endian, signed, greater than 0), and
+then as many bytes, which are one [msgpack](https://msgpack.org) array.
 
 | frame | array |
 |---|---|
@@ -32,7 +36,7 @@ bytes, which are one [msgpack](https://msgpack.org) array.
 | response | `[correlation_id, error_code, body]` |
 
 `api`, `version` and `error_code` are integers, `correlation_id` is an int32, `client_id` is nil or
-a string of at most {limits.MAX_CLIENT_ID_BYTES} bytes, `body` is a map with string keys: the fields
+a string of at most {limits.MAX_CLIENT_ID_BYTES} bytes. `body` is a map with string keys: the fields
 below.
 
 When `error_code` is not 0, the request failed as a whole and the body is
@@ -49,22 +53,22 @@ have.
 | int8, int16, int32, int64 | integer (never a float) | signed, of that many bits |
 | boolean | true, false | |
 | string | str, UTF-8 | at most {limits.MAX_STRING_BYTES} bytes |
-| records | bin, or nil | message sets, byte for byte as Kafka's message format v0 or v1 has them |
+| records | bin, or nil | message sets, byte for byte in Kafka's message format v0, v1 or v2 |
 | [type] | array | the number of items is limited for each field |
 | nullable | the type, or nil | |
 
 Times are milliseconds since the epoch; -1 means none.
 
-In a request, a field that may be left out has a default in the tables; any other must be there. A
-key that the version does not have is refused, with error 42 and the place
-in the text: `topics[0].partitions[2].records`. A client skips keys of a response that it does not
-know. Fields marked *native* are not in Kafka's protocol; they are left out of a message when they
-have their default value.
+In a request, a field with a default in the tables may be left out; every other field must be there.
+If a request has a key that its version does not have, it is refused with error 42, and the text
+names the place: `topics[0].partitions[2].records`. In a response, a client skips keys that it does
+not know. Fields marked *native* are not in Kafka's protocol. They are left out of a message when
+they have their default value.
 
 A request holds at most {limits.MAX_REQUEST_VALUES:,} msgpack values and a response at most
 {limits.MAX_RESPONSE_VALUES:,}, nested at most {limits.MAX_DEPTH} deep. The setting
 `socket.request.max.bytes` limits the size of a request. The broker closes the connection when a
-length is out of range, when a frame is no request at all, and when a produce with `acks` 0 fails.
+length is out of range, when a frame is not a request, and when a produce with `acks` 0 fails.
 """
 
 _REQUESTS = """
@@ -81,7 +85,7 @@ client needs for each.
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return "\n".join(_lines()) + "\n"
 
 
@@ -106,7 +110,7 @@ def _lines() -> Iterator[str]:
 
 
 def _cells(api: Api) -> Iterator[str]:
-    """What the table of requests says of one."""
+    """Yield the cells of a request's row."""
     yield str(api.key)
     yield f"[{api.name}](#{api.name})" if api.versions(native=True) else api.name
     for native in (True, False):

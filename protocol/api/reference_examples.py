@@ -1,4 +1,4 @@
-"""The requests and responses that the reference shows byte by byte."""
+"""The requests and responses that the protocol reference shows byte by byte."""
 
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from .schema import Api
 
 @value_class
 class Example:
-    """One exchange."""
+    """One exchange of a request and a response."""
 
     title: str
     text: str

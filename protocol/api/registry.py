@@ -1,4 +1,5 @@
-"""The table of all requests, by key: every `Api` that a module in a folder of this one declares."""
+"""The table of all requests, by key: every `Api` declared by a module in a subfolder of this
+package."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module

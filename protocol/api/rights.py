@@ -1,6 +1,6 @@
-"""Rights that requests ask for, as declarations of requests state them (`Api.rights`).
+"""Rights that requests need, in the terms of the requests' declarations (`Api.rights`).
 
-As Kafka has them where Kafka has the request. `server/rights` checks them.
+They are Kafka's where Kafka has the request. `server/rights` checks them.
 """
 
 from enum import StrEnum
@@ -11,7 +11,7 @@ from .security.acl_terms import Operation, ResourceType
 
 
 class How(StrEnum):
-    """What the broker does with a request where a right is missing."""
+    """What the broker does with a request when a right is missing."""
 
     WHOLE = "the request is refused"
     EACH = "that one is refused, the others are answered"
@@ -19,7 +19,7 @@ class How(StrEnum):
 
 
 class When(StrEnum):
-    """To what a right applies."""
+    """When a right is needed."""
 
     ALWAYS = ""
     NAMED = "named in the request"
@@ -33,7 +33,7 @@ class When(StrEnum):
 
 @value_class
 class Right:
-    """An operation on a resource. With `some`, a right to any resource of the type is enough."""
+    """An operation on a resource. With `some`, the right to any resource of the type is enough."""
 
     operation: Operation
     resource_type: ResourceType
@@ -42,7 +42,7 @@ class Right:
 
 @value_class
 class Need:
-    """A request needs one of these rights."""
+    """A need of a request: one of these rights."""
 
     any_of: tuple[Right, ...]
     how: How
@@ -50,17 +50,17 @@ class Need:
 
 
 def whole(operation: Operation, resource_type: ResourceType) -> Need:
-    """Without the right the broker refuses the request."""
+    """Return a need without which the broker refuses the whole request."""
     return Need((Right(operation, resource_type),), How.WHOLE)
 
 
 def each(operation: Operation, resource_type: ResourceType, when: When = When.ALWAYS) -> Need:
-    """Without the right the broker refuses one item, and answers for the others."""
+    """Return a need without which the broker refuses one item, and answers for the others."""
     return Need((Right(operation, resource_type),), How.EACH, when)
 
 
 def left_out(operation: Operation, resource_type: ResourceType) -> Need:
-    """Without the right a list leaves an item out."""
+    """Return a need without which a list omits an item."""
     return Need((Right(operation, resource_type),), How.LEFT_OUT, When.NOT_NAMED)
 
 

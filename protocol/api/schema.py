@@ -1,4 +1,4 @@
-"""How requests and responses are declared: once, for every encoding and every version.
+"""Declarations of requests and responses: each once, for every encoding and every version.
 
 A message is a class under `@message` whose attributes are made by the helpers below:
 
@@ -7,13 +7,14 @@ A message is a class under `@message` whose attributes are made by the helpers b
         partition: int = int32(doc="...")
         fetch_offset: int = int64(doc="...")
 
-Attributes stand in Kafka's order with Kafka's types. `since` and `until` bound the versions
-that have a field; in the others it has its default. A `native` field exists only in the native
-encoding; it stands after Kafka's fields, and an encoder of Kafka's bytes skips it. A field with
-`native_since` is in older versions of the native encoding than of Kafka's, as a native one there.
+Attributes stand in Kafka's order with Kafka's types. `since` and `until` bound the versions that
+have a field; in other versions the field has its default. A `native` field exists only in the
+native encoding, after Kafka's fields; encoders of Kafka's bytes skip it. A field with
+`native_since` was added to the native encoding before Kafka's version `since`; in the versions
+between, it is treated as a native field.
 
-The declarations are data: `fields_of` lists those of one version, and encoders and decoders are
-made of that. A message object is a `msgspec.Struct`.
+The declarations are data: `fields_of` lists the fields of one version, and encoders and decoders
+are built from that list. A message object is a `msgspec.Struct`.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,12 +41,12 @@ _FIELDS: Final = "__horolog_fields__"
 _UNSENT: Final = "__horolog_unsent__"
 """The attribute of a message class with the names of attributes that are no fields."""
 _FLEXIBLE: Final = "__horolog_flexible__"
-"""The attribute of a message class with the version from which on Kafka writes it in its compact
+"""The attribute of a message class with the first version that Kafka writes in its compact
 encoding."""
 _PLAIN_HEAD: Final = "__horolog_plain_head__"
-"""The attribute of a response's class whose head has no tagged fields."""
+"""The attribute of a response class whose header has no tagged fields."""
 _VALUES: Final = "__horolog_values__"
-"""The attribute of a request's class with how many values it may hold."""
+"""The attribute of a request class with the number of values that it may hold."""
 
 T = TypeVar("T")
 
@@ -70,7 +71,7 @@ class Integer:
 
 @value_class
 class Float:
-    """A number of 64 bits as IEEE 754 has them, big-endian; also one that is none, or infinite."""
+    """A 64-bit IEEE 754 number, big-endian; NaN and infinities are allowed."""
 
     def __str__(self) -> str:
         return "float64"
@@ -91,7 +92,8 @@ class Text:
     nullable: bool = False
     max_bytes: int = MAX_STRING_BYTES
     clipped: bool = False
-    """Longer text is cut when it is written, not refused: for sentences, which may quote."""
+    """Whether longer text is cut when it is written, instead of refused; for error texts, which may
+    quote."""
 
     def __str__(self) -> str:
         return "nullable string" if self.nullable else "string"
@@ -99,9 +101,9 @@ class Text:
 
 @value_class
 class Records:
-    """A message set, byte for byte as stored; Kafka's RECORDS (bytes, or null).
+    """A record set, byte for byte as stored; Kafka's RECORDS (bytes, or null).
 
-    Bounded by the frame it comes in. What the bytes say is not the schema's business.
+    Its size is bounded by the frame. The schema does not check its content.
     """
 
     def __str__(self) -> str:
@@ -110,7 +112,7 @@ class Records:
 
 @value_class
 class Data:
-    """At most `max_bytes` bytes that mean something only to clients; Kafka's BYTES."""
+    """At most `max_bytes` bytes that only clients interpret; Kafka's BYTES."""
 
     nullable: bool = False
     max_bytes: int = MAX_DATA_BYTES
@@ -157,7 +159,7 @@ class Field:
         return self.since <= version and (self.until is None or version <= self.until)
 
     def only_native_in(self, version: int) -> bool:
-        """Whether the native encoding has it in `version`, and Kafka's has not."""
+        """Whether in `version` the native encoding has the field, and Kafka's has not."""
         if self.native:
             return self.in_version(version)
         return self.native_since is not None and self.native_since <= version < self.since
@@ -167,11 +169,11 @@ class Field:
         return self.default is REQUIRED
 
     def default_value(self) -> Any:
-        """The default, a fresh list for arrays."""
+        """Return the default; for an array, a new list."""
         return list(self.default) if isinstance(self.default, tuple) else self.default
 
     def declared(self, python_type: Any) -> tuple[str, Any] | tuple[str, Any, Any]:
-        """The field of a struct whose values are of that type."""
+        """Return the msgspec declaration of the field, with values of `python_type`."""
         if self.required:
             return self.name, python_type
         if isinstance(self.default, tuple):
@@ -180,7 +182,7 @@ class Field:
         return self.name, python_type, self.default
 
     def renamed(self, name: str, *, native: bool) -> "Field":
-        """The same under this name."""
+        """Return a copy of the field with this name."""
         kept = (self.type, self.since, self.until, native, self.native_since)
         return Field(*kept, self.default, self.doc, name)
 
@@ -190,7 +192,7 @@ class Unsent:
 
 
 class Options(TypedDict, total=False):
-    """What every helper takes: see `Field`. A list's default is given as a tuple."""
+    """Keyword arguments of every helper; see `Field`. The default of a list is given as a tuple."""
 
     since: int
     until: int | None
@@ -250,14 +252,14 @@ def nullable_string(**options: Unpack[Options]) -> Any:
 def error_text(
     *, default: None, native: bool = False, since: int = 0, native_since: int | None = None
 ) -> Any:
-    """Declare the `str | None` field with the sentence that goes with an error code."""
+    """Declare the `str | None` field with the text of an error."""
     wire_type = Text(nullable=True, max_bytes=MAX_ERROR_TEXT_BYTES, clipped=True)
     options: Options = {"native": native, "since": since, "native_since": native_since}
     return _declare(wire_type, {**options, "default": default, "doc": "What was wrong."})
 
 
 def records(**options: Unpack[Options]) -> Any:
-    """Declare a `bytes | None` field that holds a message set."""
+    """Declare a `bytes | None` field that holds a record set."""
     return _declare(Records(), options)
 
 
@@ -308,7 +310,7 @@ def array(
     ),
 )
 def message(cls: type[T]) -> type[T]:
-    """Make `cls` a struct whose every attribute is a declared field.
+    """Turn `cls` into a struct; every attribute must be a declared field.
 
     Raises TypeError at import when a declaration breaks the rules of this module.
     """
@@ -329,7 +331,7 @@ def message(cls: type[T]) -> type[T]:
         [*(spec.declared(Any) for spec in specs), *((name, Any, None) for name in attributes)],
         kw_only=True,
         eq=False,
-        gc=False,  # messages do not hold each other in circles
+        gc=False,  # messages never form reference cycles
         module=cls.__module__,
         namespace={
             "__doc__": cls.__doc__,
@@ -342,13 +344,14 @@ def message(cls: type[T]) -> type[T]:
 
 
 def flexible(struct: type[T]) -> type[T]:
-    """Have a request or response, and the messages in it, written in Kafka's compact encoding
-    ("flexible versions"), in all its versions; its head too. The native encoding stays the same."""
+    """Mark a request or response to be written in Kafka's compact encoding ("flexible versions",
+    KIP-482) in all its versions, with its header and inner messages. The native encoding is not
+    affected."""
     return flexible_since(0)(struct)
 
 
 def flexible_since(version: int) -> Callable[[type[T]], type[T]]:
-    """As `flexible`, for this version and later ones."""
+    """Like `flexible`, for this version and later ones."""
 
     def mark(struct: type[T]) -> type[T]:
         setattr(struct, _FLEXIBLE, version)
@@ -364,8 +367,8 @@ def is_flexible(struct: type[Any], version: int) -> bool:
 
 
 def plain_head(struct: type[T]) -> type[T]:
-    """Have the head of a response end without tagged fields in Kafka's compact encoding: clients
-    read the response before they know which versions the broker has."""
+    """Mark a response whose header has no tagged fields even in Kafka's compact encoding: clients
+    read it before they know the broker's versions."""
     setattr(struct, _PLAIN_HEAD, True)
     return struct
 
@@ -376,7 +379,7 @@ def has_plain_head(struct: type[Any]) -> bool:
 
 
 def holds_values(count: int) -> Callable[[type[T]], type[T]]:
-    """Have a request hold up to so many values, where it needs more than others."""
+    """Set the number of values that a request may hold, if it needs more than other requests."""
 
     def mark(struct: type[T]) -> type[T]:
         setattr(struct, _VALUES, count)
@@ -386,20 +389,21 @@ def holds_values(count: int) -> Callable[[type[T]], type[T]]:
 
 
 def most_values(struct: type[Any]) -> int:
-    """How many values a request may hold."""
+    """Return how many values a request may hold."""
     found: int = getattr(struct, _VALUES, MAX_REQUEST_VALUES)
     return found
 
 
 def _equal(this: Any, other: Any) -> Any:
-    """Messages of one declaration are compared by their fields, whatever version was decoded."""
+    """Compare messages of one declaration by their fields, whatever version they were decoded
+    from."""
     if getattr(type(other), _FIELDS, None) is not getattr(type(this), _FIELDS):
         return NotImplemented
     return all(getattr(this, spec.name) == getattr(other, spec.name) for spec in all_fields(this))
 
 
 def replaced(message: T, **changes: Any) -> T:
-    """A copy of a message with other values in some fields."""
+    """Return a copy of a message with other values in some fields."""
     copy: Any = msgspec.structs.replace
     return cast(T, copy(message, **changes))
 
@@ -411,15 +415,16 @@ def unsent_of(struct: object) -> Sequence[str]:
 
 
 def all_fields(struct: object) -> Sequence[Field]:
-    """Every declared field of `struct`, in order."""
+    """Return every declared field of `struct`, in order."""
     fields: Sequence[Field] = getattr(struct, _FIELDS)
     return fields
 
 
 def fields_of(struct: type[Any], version: int, *, native: bool) -> list[Field]:
-    """The fields that `version` of `struct` has, in order: Kafka's, then perhaps the native ones.
+    """Return the fields that `version` of `struct` has, in order: Kafka's, then the native ones if
+    `native`.
 
-    `native` of a field says whether it is one of the latter in this version.
+    `native` of a returned field says whether it is native in this version.
     """
     specs = all_fields(struct)
     found = [spec for spec in specs if spec.in_version(version) and not spec.native]
@@ -430,7 +435,7 @@ def fields_of(struct: type[Any], version: int, *, native: bool) -> list[Field]:
 
 
 def has_record_sets(wire_type: WireType | type[Any], version: int, *, native: bool) -> bool:
-    """Whether a value of the type may have record sets in it."""
+    """Whether a value of the type may contain record sets."""
     match wire_type:
         case Array():
             return has_record_sets(wire_type.of, version, native=native)
@@ -441,7 +446,7 @@ def has_record_sets(wire_type: WireType | type[Any], version: int, *, native: bo
 
 
 def structs_of(struct: type[Any]) -> Sequence[type[Any]]:
-    """`struct` and every message class inside it, outer ones first."""
+    """Return `struct` and every message class inside it, outer ones first."""
     found = [struct]
     for spec in all_fields(struct):
         if isinstance(spec.type, Array) and isinstance(spec.type.of, type):
@@ -461,10 +466,10 @@ class ServedBy(StrEnum):
 
 @value_class
 class Api:
-    """One request of the protocol: its key, versions and two messages, and how brokers and clients
-    treat it.
+    """One request of the protocol: its key, its versions, its two messages, and how brokers and
+    clients treat it.
 
-    Versions have the same numbers in both encodings; Kafka's encoding often has further ones.
+    Version numbers are the same in both encodings; Kafka's encoding often has more versions.
     """
 
     key: int
@@ -475,37 +480,38 @@ class Api:
     response: type[Any]
     doc: str
     rights: tuple[Need, ...]
-    """The client needs all of these where they apply (`authorization=on`)."""
+    """Rights that the client needs, each where it applies (`authorization=on`)."""
     served_by: ServedBy = ServedBy.LEADER
     repeatable: bool = True
-    """Whether a client may send it again after a broken connection, which leaves open whether the
-    broker has carried it out."""
+    """Whether a client may send the request again after its connection broke, which leaves open
+    whether the broker carried it out."""
     metered: bool = True
-    """Whether it counts against the quotas of its client."""
+    """Whether the request counts against the quotas of its client."""
     before_login: bool = False
-    """Whether the broker answers it on a connection without a login."""
+    """Whether the broker answers the request on a connection without a login."""
     native: bool = False
-    """True when Kafka has no such request."""
+    """Whether Kafka has no such request."""
     native_max_version: int | None = None
     """The last version in the native encoding: `None` for `max_version`, -1 when it has none."""
     offered_max_version: int | None = None
-    """The last version that api-versions offers Kafka's clients: `None` for `max_version`. The
-    broker serves later ones, too."""
+    """The last version that api-versions offers to Kafka's clients; `None` for `max_version`. The
+    broker serves later versions too."""
     offered_by_several: int | None = None
-    """The same for a cluster member; `None` for the same version."""
+    """The last version offered by a cluster member; `None` for the same as
+    `offered_max_version`."""
 
     def versions(self, *, native: bool) -> range:
-        """The versions that an encoding has of it; it may be none."""
+        """Return the versions of the request in an encoding; the range may be empty."""
         return range(self.min_version, self.last_version(native=native) + 1)
 
     def last_version(self, *, native: bool) -> int:
-        """The newest of `versions`; below `min_version` when there are none."""
+        """Return the newest of `versions`; below `min_version` if there are none."""
         if not native:
             return self.min_version - 1 if self.native else self.max_version
         return self.max_version if self.native_max_version is None else self.native_max_version
 
     def offered(self, *, native: bool, several: bool = False) -> range:
-        """Those of `versions` that api-versions offers; `several`: at a cluster member."""
+        """Return those of `versions` that api-versions offers; `several`: as a cluster member."""
         versions = self.versions(native=native)
         last = self.offered_by_several if several else None
         last = self.offered_max_version if last is None else last
@@ -513,5 +519,5 @@ class Api:
 
 
 def kind(api_key: int, version: int) -> int:
-    """One number for an api key and a version, both of 0 to 255."""
+    """Combine an api key and a version, both of 0 to 255, into one number."""
     return api_key << 8 | version

@@ -1,11 +1,12 @@
-"""Functions made of source text, for what would be slow to find out again for every message."""
+"""Builds functions from source text, to compute once what would be slow to find out for every
+message."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 class Source:
-    """Lines of one function, and the names that they use."""
+    """The lines of one function, and the names that they use."""
 
     def __init__(self, head: str, names: Mapping[str, object]) -> None:
         """`head` is the function's first line, `def NAME(...):`."""
@@ -14,7 +15,7 @@ class Source:
         self._depth = 1
 
     def add(self, line: str) -> None:
-        """Add a line; one that ends with a colon is to be followed by `indent`."""
+        """Append a line. After a line that ends with a colon, call `indent`."""
         self._lines.append("    " * self._depth + line)
 
     def indent(self) -> None:
@@ -24,7 +25,7 @@ class Source:
         self._depth -= 1
 
     def name(self, value: object) -> str:
-        """A name for a value that has no literal."""
+        """Return a name for a value that has no literal."""
         name = f"constant_{len(self._names)}"
         self._names[name] = value
         return name
@@ -34,6 +35,6 @@ class Source:
         return "\n".join(self._lines)
 
     def function(self, origin: str) -> Any:
-        """The function. `origin` stands in its tracebacks."""
+        """Return the function. `origin` appears in its tracebacks."""
         exec(compile(self.text, f"<{origin}>", "exec"), self._names)
         return self._names[self._lines[0].removeprefix("def ").partition("(")[0]]

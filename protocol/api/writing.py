@@ -1,4 +1,4 @@
-"""What writers of both encodings share: kinds of fields, texts that are cut, frames in parts."""
+"""Shared by the writers of both encodings: kinds of fields, texts that are cut, frames in parts."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -9,7 +9,7 @@ from .schema import Array, Boolean, Data, Float, Integer, Records, Text, WireTyp
 
 
 class Elsewhere(Protocol):
-    """Bytes that are not in memory and go to the other side from where they are, as from a file."""
+    """Bytes that are not in memory; they are sent from where they are, as from a file."""
 
     def __len__(self) -> int: ...
 
@@ -17,21 +17,21 @@ class Elsewhere(Protocol):
 InMemory = bytes | bytearray | memoryview
 
 Part = InMemory | Elsewhere
-"""A stretch of a frame."""
+"""A part of a frame."""
 
 Written = bytes | list[Part]
-"""A frame with its length in front; in parts when there are record sets in it that are not in
-memory."""
+"""A frame with its length in front; in parts if it contains record sets that are not in memory."""
 
 
 class AnswersEncoder(Protocol):
-    """Makes the frames of responses of one kind, or one piece of all of them."""
+    """Builds the frames of responses of one kind (one api and version), or one part that joins all
+    of them."""
 
     def __call__(
         self, correlation_ids: Iterable[int], bodies: Sequence[object], *, faulty: bool = True
     ) -> list[Written]:
-        """By the correlation ids of their requests; unless `faulty` there is no error code in
-        them."""
+        """Encode responses for the requests with these correlation ids. `faulty=False` promises
+        that no body has an error code."""
         ...
 
 
@@ -44,7 +44,7 @@ _INTEGERS: Final = {
 
 
 def field_kind(wire_type: WireType | type[Any]) -> str:
-    """The kind of field that a type is."""
+    """Return the kind of field for a type, as the kernel names it."""
     match wire_type:
         case Integer():
             return _INTEGERS[wire_type.bits].value
@@ -65,21 +65,21 @@ def field_kind(wire_type: WireType | type[Any]) -> str:
 
 
 def clip_of(wire_type: WireType | type[Any]) -> Callable[[str], str] | None:
-    """What cuts the texts of a type, if they are cut."""
+    """Return the function that cuts texts of a type; `None` if they are not cut."""
     if isinstance(wire_type, Text) and wire_type.clipped:
         return partial(clip, max_bytes=wire_type.max_bytes)
     return None
 
 
 def clip(text: str, max_bytes: int) -> str:
-    """The longest beginning of `text` that is at most `max_bytes` long in UTF-8.
+    """Return the longest prefix of `text` that has at most `max_bytes` bytes in UTF-8.
 
-    Lone surrogates, which UTF-8 cannot say, become question marks.
+    Lone surrogates, which UTF-8 cannot encode, become question marks.
     """
     encoded = text.encode("utf-8", "replace")
     return encoded[:max_bytes].decode("utf-8", "ignore")
 
 
 def in_memory(frame: Written) -> bytes:
-    """A frame of a message whose record sets are all in memory."""
+    """Return a frame as bytes. All its record sets must be in memory."""
     return frame if isinstance(frame, bytes) else b"".join(frame)  # type: ignore[arg-type]

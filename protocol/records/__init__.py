@@ -1,1 +1,1 @@
-"""Message formats v0 and v1: layouts, the walk over a set, sets, codecs."""
+"""Message formats v0, v1 and v2: layouts, the walk over a record set, codecs."""

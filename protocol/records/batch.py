@@ -1,6 +1,6 @@
 """Record batches (magic 2): reading, checking, changing in place, building.
 
-Places are of the batch, which is one entry: where it begins in the buffer.
+A batch is one entry. A position is that of its first byte in the buffer.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,46 +41,47 @@ _LOW_ATTRIBUTES_AT: Final = BATCH_ATTRIBUTES_AT + 1
 
 
 class BatchHeader(NamedTuple):
-    """What stands before the records, field by field."""
+    """The fields before the records, in order."""
 
     base_offset: int
-    """Of the first record."""
+    """Offset of the first record."""
     size: int
-    """Bytes of the batch without the 12 in front of it, as in every entry."""
+    """Bytes of the batch without the first 12 (offset and size), as in every entry."""
     leader_epoch: int
     magic: int
     crc: int
     attributes: int
     last_offset_delta: int
     base_timestamp_ms: int
-    """Of the first record; -1 if it has none."""
+    """Timestamp of the first record; -1 for none."""
     max_timestamp_ms: int
-    """The largest of the records', -1 without any; the append time if `is_append_time`."""
+    """Largest timestamp of the records, -1 for none; the append time if `is_append_time`."""
     producer_id: int
-    """-1 for none."""
+    """Id of an idempotent producer; -1 for none."""
     producer_epoch: int
     base_sequence: int
-    """Sequence number of the first record; the others count on from it."""
+    """Sequence number of the first record; those of the others follow."""
     record_count: int
 
     @property
     def last_offset(self) -> int:
-        """Of the last record, or of the last that was there before a compaction."""
+        """Offset of the last record, or of the one that was last before a compaction."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def size_bytes(self) -> int:
-        """The whole batch."""
+        """Bytes of the whole batch."""
         return self.size + ENTRY_OVERHEAD
 
     @property
     def codec(self) -> Codec:
-        """`ValueError` for a number that names none; a walk has refused those."""
+        """Codec of the records. Raises `ValueError` for an unknown number, which a walk would have
+        refused."""
         return Codec(self.attributes & CODEC_MASK)
 
     @property
     def is_append_time(self) -> bool:
-        """The records' times are the one that a broker gave at append."""
+        """Whether the time of all records is the broker's append time."""
         return bool(self.attributes & LOG_APPEND_TIME_BIT)
 
     @property
@@ -89,35 +90,35 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """It is a mark in the log and holds no messages."""
+        """Whether this is a control batch, which holds no messages."""
         return bool(self.attributes & CONTROL_BIT)
 
 
 class CheckedBatch(NamedTuple):
-    """What a producer's batch holds."""
+    """The result of checking a producer's batch."""
 
     header: BatchHeader
-    """As sent."""
+    """The header as sent."""
     content: memoryview
     """The records, decompressed."""
     for_all_readers: bool
-    """Whether all clients read the records as they are compressed (`Opened`)."""
+    """Whether all clients can read the records as they are compressed (see `Opened`)."""
     min_timestamp_ms: int
-    """The smallest of the records' that is not -1; -1 without any. Can be below -1."""
+    """Smallest timestamp of the records other than -1; -1 if there is none. Can be below -1."""
     max_timestamp_ms: int
-    """The largest of the records', -1 without any, whatever the header says."""
+    """Largest timestamp of the records, -1 for none, whatever the header says."""
     max_delta: int
-    """Offset delta of the first record with the largest timestamp, -1 without any."""
+    """Offset delta of the first record with the largest timestamp, -1 for none."""
     untimed: int
-    """Records without a timestamp."""
+    """Number of records without a timestamp."""
     latency: LatencyCounts | None
-    """Against `now_ms`, by the rules of `Walk.latency`."""
+    """Latencies against `now_ms`, counted as in `Walk.latency`."""
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header of the batch at `position`; the records need not be in the buffer.
+    """Return the header of the batch at `position`; the records need not be in the buffer.
 
-    Raises `CorruptMessage` for fewer than 61 bytes, a size below that, or another magic.
+    Raises `CorruptMessage` for fewer than 61 bytes, a smaller size, or another magic.
     """
     if len(buffer) - position < BATCH_OVERHEAD:
         raise CorruptMessage(
@@ -140,10 +141,10 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 def batch_content(
     buffer: Buffer, position: int, header: BatchHeader, *, max_decompressed_bytes: int
 ) -> memoryview:
-    """The records of a batch, decompressed if they are not as they are.
+    """Return the records of a batch, decompressed.
 
-    Raises `CorruptMessage` when the batch goes behind the buffer's end or its codec finds fault,
-    and `MessageTooLarge` when it decompresses to more than `max_decompressed_bytes`.
+    Raises `CorruptMessage` if the batch extends beyond the buffer or its compression is damaged,
+    and `MessageTooLarge` if it decompresses to more than `max_decompressed_bytes`.
     """
     codec, content = _stored_content(buffer, position, header)
     if codec is Codec.NONE:
@@ -154,8 +155,8 @@ def batch_content(
 
 
 def _stored_content(buffer: Buffer, position: int, header: BatchHeader) -> tuple[Codec, memoryview]:
-    """The records of a batch as they are there, and how they are compressed. Raises
-    `CorruptMessage` as `batch_content`."""
+    """Return the codec and the records of a batch as stored. Raises `CorruptMessage` as
+    `batch_content`."""
     stop = position + header.size_bytes
     if stop > len(buffer):
         raise CorruptMessage(
@@ -165,7 +166,7 @@ def _stored_content(buffer: Buffer, position: int, header: BatchHeader) -> tuple
     codec = header.attributes & CODEC_MASK
     content = memoryview(buffer)[position + BATCH_OVERHEAD : stop]
     if not (content or header.record_count):
-        return Codec.NONE, content  # Kafka opens no batch that says that it has no records.
+        return Codec.NONE, content  # Kafka does not open a batch without records.
     if codec > Codec.ZSTD:
         raise CorruptMessage(
             f"the batch at byte {position} is compressed with codec {codec}; known are 1 to 4"
@@ -181,14 +182,14 @@ def check_batch(
     now_ms: int = -1,
     keyed: bool = False,
 ) -> CheckedBatch:
-    """Open the batch at `position` and check all that a producer can do wrong in it.
+    """Decompress the batch at `position`, and check everything that a producer can get wrong in it.
 
-    A walk has passed it: the CRC is right. The header counts the records rightly, they fill the
-    batch, and their offset deltas are 0, 1, ...; the header's largest timestamp is not judged.
-    `now_ms` >= 0 asks for latencies. Raises `CorruptMessage` for what is broken, `MessageTooLarge`
-    as `batch_content`, `InvalidRecord` for a control batch, for one that says that it has no
-    records, for a producer id with a negative epoch or sequence, and, where records are to be
-    `keyed`, for one without a key.
+    A walk must have passed the batch, so its CRC is right. Checked are: the header's record count,
+    that the records fill the batch, and that their offset deltas are 0, 1, ...; the header's
+    largest timestamp is not. `now_ms` >= 0 requests latencies. Raises `CorruptMessage` for damage,
+    `MessageTooLarge` as `batch_content`, and `InvalidRecord` for a control batch, for a record
+    count of 0, for a producer id with a negative epoch or sequence, and, if `keyed`, for a record
+    without a key.
     """
     header = read_header(buffer, position)
     _check_header(header, position)
@@ -227,7 +228,8 @@ def check_batch(
 
 
 def _check_header(header: BatchHeader, position: int) -> None:
-    """Raise `InvalidRecord` for a header that no producer may send; `position` is the batch's."""
+    """Raise `InvalidRecord` for a header that no producer may send; `position` is that of the
+    batch."""
     if header.attributes & CONTROL_BIT:
         raise InvalidRecord(
             f"the batch at byte {position} is a control batch; only brokers write those"
@@ -250,10 +252,10 @@ def _check_header(header: BatchHeader, position: int) -> None:
 def batch_records(
     buffer: Buffer, position: int = 0, *, max_decompressed_bytes: int, from_offset: int = 0
 ) -> Iterator[Record]:
-    """The records of the batch at `position`, but for those below `from_offset`.
+    """Yield the records of the batch at `position` from `from_offset` on.
 
-    None for a control batch. In a batch with an append time all have that. Raises
-    `CorruptMessage`, `MessageTooLarge` as `batch_content`, also after some records.
+    A control batch has none. In a batch with an append time, all records have that time. Raises
+    `CorruptMessage` and `MessageTooLarge` as `batch_content`, also after some records.
     """
     header = read_header(buffer, position)
     if header.is_control or header.last_offset < from_offset:
@@ -277,11 +279,11 @@ def find_in_batch(
     max_decompressed_bytes: int,
     from_offset: int = 0,
 ) -> tuple[int, int] | None:
-    """Offset and timestamp of the first record of the batch at `position` with a timestamp >=
-    `target_ms`.
+    """Return the offset and timestamp of the first record with a timestamp >= `target_ms` in the
+    batch at `position`; `None` if there is none.
 
-    Records below `from_offset` do not count, and nothing in a control batch does. The batch is
-    opened only when its largest timestamp says that there can be one. Raises as `batch_records`.
+    Records below `from_offset` and those of a control batch are ignored. The batch is decompressed
+    only if its largest timestamp makes a match possible. Raises as `batch_records`.
     """
     header = read_header(buffer, position)
     if header.is_control or header.max_timestamp_ms < target_ms or header.last_offset < from_offset:
@@ -300,7 +302,7 @@ def find_in_batch(
 
 
 def _time_of(header: BatchHeader, cursor: RecordCursor) -> int:
-    """The timestamp of the record that `cursor` is at."""
+    """Return the timestamp of the record at `cursor`."""
     if header.is_append_time:
         return header.max_timestamp_ms
     return header.base_timestamp_ms + cursor.timestamp_delta_ms
@@ -321,10 +323,10 @@ def _record(header: BatchHeader, cursor: RecordCursor) -> Record:
 def set_times_in_place(
     buffer: bytearray | memoryview, position: int, max_timestamp_ms: int, *, append_time: bool
 ) -> None:
-    """Give the batch at `position` another largest timestamp, and its CRC.
+    """Set the largest timestamp of the batch at `position`, and its CRC.
 
-    With `append_time` that is the time at which a broker appended it, and from then on the time
-    of all its records. A walk has passed the batch.
+    With `append_time` that is the time at which a broker appended the batch, and becomes the time
+    of all its records. A walk must have passed the batch.
     """
     if append_time:
         buffer[position + _LOW_ATTRIBUTES_AT] |= LOG_APPEND_TIME_BIT
@@ -341,7 +343,7 @@ def set_producer(
     producer_epoch: int,
     base_sequence: int,
 ) -> None:
-    """Say which producer the batch at `position` is from, and its place in that one's sequence."""
+    """Set the producer id, epoch and base sequence of the batch at `position`, and its CRC."""
     _PRODUCER.pack_into(
         buffer, position + PRODUCER_ID_AT, producer_id, producer_epoch, base_sequence
     )
@@ -358,7 +360,7 @@ def _renew_crc(buffer: bytearray | memoryview, position: int) -> None:
 def build_batch(
     records: Sequence[NewRecord], *, codec: Codec = Codec.NONE, base_offset: int = 0
 ) -> bytearray:
-    """A batch as a producer sends it; empty for no records. Raises `ValueError` as
+    """Return a batch as a producer sends it; empty for no records. Raises `ValueError` as
     `RecordEncoder.add`."""
     if not records:
         return bytearray()
@@ -378,9 +380,9 @@ def finish_batch(
     producer_epoch: int = -1,
     base_sequence: int = -1,
 ) -> bytearray:
-    """The batch of the records in `encoder`, at least one, which is then empty again.
+    """Return the batch with the records of `encoder` (at least one), and empty the encoder.
 
-    `append_time_ms` is the time of all of them instead of their own.
+    `append_time_ms` replaces the times of all records.
     """
     count = encoder.count
     base_timestamp_ms, max_timestamp_ms = encoder.base_timestamp_ms, encoder.max_timestamp_ms
@@ -413,6 +415,6 @@ def finish_batch(
 
 
 def write_header(batch: bytearray, header: BatchHeader) -> None:
-    """Write `header` to the first bytes of the batch that `batch` is, with the right CRC."""
+    """Write `header` to the start of `batch`, which holds exactly one batch, with the right CRC."""
     _HEADER.pack_into(batch, 0, *header)
     _CRC.pack_into(batch, BATCH_CRC_AT, crc32c(batch, BATCH_ATTRIBUTES_AT, len(batch)))

@@ -1,4 +1,4 @@
-"""Byte strings in a column."""
+"""A column of byte strings."""
 
 from itertools import pairwise
 
@@ -8,17 +8,18 @@ from .layout import Buffer
 
 @value_class
 class BinaryColumn:
-    """Byte strings, some of them null, as Apache Arrow lays out `binary`."""
+    """Byte strings, some of them null, in the layout of Apache Arrow's `binary`."""
 
     offsets: Buffer
-    """int32, one more than there are strings: where in `data` each begins, and the last ends."""
+    """int32, one more than there are strings: the start of each in `data`, then the end of the
+    last."""
     data: Buffer
     valid: Buffer | None
-    """A bit per string, the lowest of the first byte first: 0 for null. `None` if none is."""
+    """One bit per string, lowest bit first: 0 for null. `None` if no string is null."""
     nulls: int
 
     def contents(self) -> list[bytes | None]:
-        """The strings."""
+        """Return the strings as a list."""
         data = bytes(self.data)
         ends = memoryview(self.offsets).cast("B").cast("i").tolist()
         found: list[bytes | None] = [data[start:end] for start, end in pairwise(ends)]

@@ -1,7 +1,7 @@
-"""A message set in columns: what a table wants instead of one object per message.
+"""A record set as columns, for tables: no object per message is created.
 
-The buffers are laid out as Apache Arrow lays out such columns, so that a reader can take them as
-they are, for example with `pyarrow.Array.from_buffers`. Integers are in this machine's byte order.
+The buffers have the layout of Apache Arrow, so that a reader can use them directly, for example
+with `pyarrow.Array.from_buffers`. Integers are in the byte order of this machine.
 """
 
 from collections.abc import Collection, Iterator
@@ -19,36 +19,36 @@ from .messages.message import entries, open_set
 from .problems import problem_error
 
 Content = Literal["keys", "values", "headers"]
-"""What of a message is copied into columns only where it is wanted."""
+"""Parts of a message that are copied into columns only on request."""
 
 CONTENT: Final[frozenset[Content]] = frozenset(get_args(Content))
-"""All of it."""
+"""All parts that can be requested."""
 
 _SOUND: Final = (Problem.NONE, Problem.PARTIAL)
-"""What a walk of a set ends with that is as it was stored."""
+"""Results of a walk over a set without damage."""
 
 
 def check_content(wanted: Collection[str]) -> None:
-    """Raise `ValueError` for what there is not."""
+    """Raise `ValueError` for names that are not in `CONTENT`."""
     if isinstance(wanted, str) or not CONTENT.issuperset(wanted):
         raise ValueError(f"columns {wanted!r}: it must be some of {', '.join(sorted(CONTENT))}")
 
 
 @value_class
 class Columns:
-    """Messages in the order of the set."""
+    """The columns of some messages, in the order of the set."""
 
     count: int
     offsets: bytearray
-    """int64, absolute."""
+    """int64, absolute offsets."""
     timestamps: bytearray
-    """int64, milliseconds; -1 for none."""
+    """int64, in milliseconds; -1 for none."""
     timestamp_types: bytearray
-    """int8: 0 create time, 1 append time, -1 for v0 messages, which know no time."""
+    """int8: 0 create time, 1 append time, -1 for v0 messages, which have no time."""
     keys: BinaryColumn
     values: BinaryColumn
     headers: list[RecordHeaders] | None = None
-    """Those of each message, as `Record.headers`; `None` when none has any."""
+    """Headers of each message, as in `Record.headers`; `None` if no message has headers."""
 
 
 def read_columns(
@@ -59,23 +59,24 @@ def read_columns(
     content: Collection[Content] = CONTENT,
     walked: Walk | None = None,
 ) -> Iterator[Columns]:
-    """The messages of a set that `message.records` would give, in columns.
+    """Return, as columns, the messages that `message.records` would return.
 
-    Each stretch of plain messages, each wrapper and each batch is one. Keys and values that are not
-    in `content` come as nulls, headers as `None`: nothing of them is copied. `walked` is a walk of
-    all of it that checked no CRC, if there was one. Raises what `records` raises, after what comes
-    before the broken entry, and `CorruptMessage` for offsets that are near 2**63.
+    Each run of plain messages, each wrapper and each batch makes one `Columns`. Parts that are not
+    in `content` are not copied: keys and values are then null, headers `None`. `walked` is the
+    result of a walk over the whole set without CRC checks, if there was one. Raises what `records`
+    raises, after the columns before the broken entry, and `CorruptMessage` for offsets near 2**63.
     """
     if walked is None:
         walked = walk(buffer, 0, len(buffer), check_crc=False)
     if walked.codecs == 1 << Codec.NONE and not walked.batches:
-        # The CRC of a message is computed where it is copied: its bytes are at hand then.
+        # The CRC of a message is checked while the message is copied, when its bytes are in the
+        # cache.
         end, count = walked.end, walked.count
         found = _gathered(buffer, 0, end, count, from_offset, content, check_crc=True)
         if found.count:
             yield _columns(found)
         if found.end < end or walked.problem not in _SOUND:
-            walked = walk(buffer, 0, len(buffer))  # a wrong CRC is what is said to be wrong first
+            walked = walk(buffer, 0, len(buffer))  # a wrong CRC is reported before other faults
     else:
         walked = walk(buffer, 0, len(buffer))
         for start, end, codec in runs(buffer, 0, walked.end):

@@ -8,7 +8,7 @@ LATENCY_BUCKETS_MS: Final[tuple[int, ...]] = (
     *(1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000),
     *(3_600_000, 86_400_000),
 )
-"""Upper bounds, inclusive, in milliseconds; latencies above the last have a bucket of their own."""
+"""Inclusive upper bounds in milliseconds; larger latencies have a bucket of their own."""
 
 
 def _no_counts() -> list[int]:
@@ -19,12 +19,12 @@ def _no_counts() -> list[int]:
 class LatencyCounts:
     """Append latencies of messages, as counts per bucket.
 
-    A message from the future counts as latency 0 and once more in `skewed`. One without a create
-    time counts in `untimed` alone.
+    A message from the future counts as latency 0, and also in `skewed`. A message without a create
+    time counts only in `untimed`.
     """
 
     counts: list[int] = field(default_factory=_no_counts)
-    """Messages per bucket, not cumulative; the last one is above every bound."""
+    """Messages per bucket, not cumulative; the last bucket is above every bound."""
     skewed: int = 0
     untimed: int = 0
     sum_ms: int = 0
@@ -32,7 +32,7 @@ class LatencyCounts:
 
     @property
     def timed(self) -> int:
-        """How many messages are in the buckets."""
+        """Number of messages in the buckets."""
         return sum(self.counts)
 
     def add(self, *others: "LatencyCounts") -> None:

@@ -1,7 +1,7 @@
 """Byte layout of messages v0 and v1, of the entries that hold them, and of record batches (v2).
 
-All integers are big-endian and signed unless noted. A message set is a run of entries, with no
-count and no header of its own; in v2 an entry is a batch of records:
+All integers are big-endian and signed unless noted. A record set is a sequence of entries, without
+a count or a header of its own; in v2 an entry is a batch of records:
 
     entry:       offset int64, size int32, message or batch (`size` bytes)
     message v0:  crc uint32, magic int8 (0), attributes uint8, key, value
@@ -14,39 +14,39 @@ count and no header of its own; in v2 an entry is a batch of records:
                  length varint, key, value length varint, value, header count varint, headers
     header:      key length varint, key, value length varint, value
 
-The CRC-32 (zlib's polynomial) covers a message from its magic byte to its end: not the CRC itself,
-and not the entry's offset and size. That of a batch is CRC-32C and covers it from its attributes
-to its end. A negative length means null and has no bytes. A varint has seven bits a byte, the
-lowest first, and all but its last byte have the high bit; it is folded, so that 0, -1, 1, -2 are
-written as 0, 1, 2, 3.
+The CRC of a message is CRC-32 (zlib's polynomial) and covers its bytes from the magic to the end:
+not the CRC itself, and not the entry's offset and size. The CRC of a batch is CRC-32C and covers
+its bytes from the attributes to the end. A negative length means null, and no bytes follow. A
+varint has seven bits per byte, the lowest first, and all its bytes but the last have the high bit
+set; it is zigzag-encoded, so that 0, -1, 1, -2 are written as 0, 1, 2, 3.
 
-The offset of an entry is that of its message, of the last message in a wrapper, and of the first
+The offset of an entry is that of its message, of the last message in a wrapper, or of the first
 record of a batch. Records have offsets and times relative to their batch.
 
 Attributes: bits 0-2 the codec, bit 3 (v1, v2) the timestamp type, bits 4-7 reserved, kept as sent.
-In a batch the codec is that of all records together, bit 4 says that it belongs to a transaction,
-and bit 5 that it is the broker's own mark at a transaction's end (a control batch).
+In a batch the codec applies to all records together, bit 4 says that the batch belongs to a
+transaction, and bit 5 that it is a control batch, written by the broker at a transaction's end.
 """
 
 from enum import IntEnum, StrEnum
 from typing import Final, TypeAlias, TypeVar
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-"""Bytes in any of Python's holders; a memoryview must be flat, of single bytes."""
+"""Bytes in any of Python's buffer types; a memoryview must be flat, of single bytes."""
 
 Slab = TypeVar("Slab", bytearray, memoryview)
-"""What frames are parts of: copies of a bytearray, or views."""
+"""The slab that frames are cut from: a bytearray gives copies, a memoryview gives views."""
 
 NO_TIMESTAMP: Final = -1
 
 ENTRY_OVERHEAD: Final = 12
-"""Bytes of an entry in front of its message."""
+"""Bytes of an entry before its message."""
 
 MESSAGE_OVERHEAD: Final = {0: 14, 1: 22}
-"""Bytes of a message with null key and null value, which is the smallest one, by magic."""
+"""By magic, the bytes of the smallest message, which has a null key and a null value."""
 
 BATCH_OVERHEAD: Final = 61
-"""Bytes of a batch in front of its records, those of the entry included."""
+"""Bytes of a batch before its records, including those of the entry."""
 
 BATCH_MAGIC: Final = 2
 """The magic of a batch; messages have 0 and 1."""
@@ -56,7 +56,7 @@ CRC_AT: Final = 12
 MAGIC_AT: Final = 16
 ATTRIBUTES_AT: Final = 17
 TIMESTAMP_AT: Final = 18
-"""Places within an entry. All formats have their magic at 16; the rest is that of messages."""
+"""Positions within an entry. All formats have the magic at 16; the others are those of messages."""
 
 LEADER_EPOCH_AT: Final = 12
 BATCH_CRC_AT: Final = 17
@@ -68,44 +68,44 @@ PRODUCER_ID_AT: Final = 43
 PRODUCER_EPOCH_AT: Final = 51
 BASE_SEQUENCE_AT: Final = 53
 RECORD_COUNT_AT: Final = 57
-"""Places within a batch."""
+"""Positions within a batch."""
 
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME_BIT: Final = 0x08
 RESERVED_MASK: Final = 0xF0
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
-"""The last two in batches only."""
+"""Bits of the attributes. The last two exist only in batches."""
 
 NO_PRODUCER_ID: Final = -1
 SELF_CHOSEN: Final = 1 << 62
-"""The bit of the producer ids that writers choose themselves. Brokers hand out none with it."""
+"""Bit of the producer ids that writers choose themselves. Brokers assign no id with this bit."""
 NO_LEADER_EPOCH: Final = -1
 
 
 class Codec(IntEnum):
-    """How the value of a wrapper, or the records of a batch, are compressed."""
+    """The compression of a wrapper's value or of a batch's records."""
 
     NONE = 0
-    """A plain message, or a batch that is not compressed."""
+    """A plain message, or an uncompressed batch."""
     GZIP = 1
     SNAPPY = 2
     LZ4 = 3
     ZSTD = 4
-    """In batches only."""
+    """Used in batches only."""
 
     @property
     def label(self) -> str:
-        """The name that settings and the command line use: `gzip`, `lz4`, ..."""
+        """Name in settings and on the command line: `gzip`, `lz4`, ..."""
         return self.name.lower()
 
 
 MESSAGE_CODECS: Final = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
-"""Those that messages v0 and v1 can have."""
+"""The codecs of messages v0 and v1."""
 
 
 class TimestampType(StrEnum):
-    """Who gave a message its time: the producer, or the broker that appended it."""
+    """Which side set a message's time: the producer, or the broker at append."""
 
     CREATE_TIME = "CreateTime"
     LOG_APPEND_TIME = "LogAppendTime"

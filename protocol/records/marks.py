@@ -1,4 +1,5 @@
-"""Index marks: the positions in a segment that get index entries, in arrays like the indexes."""
+"""Index marks: the positions in a segment that get index entries, in arrays like those of the
+indexes."""
 
 from array import array
 from bisect import bisect_right
@@ -8,13 +9,13 @@ from .layout import NO_TIMESTAMP
 
 
 class Marks:
-    """Marks of consecutive entries of a segment.
+    """The marks of consecutive entries of a segment.
 
-    offsets: int32, of an entry, counted from the segment's base offset.
-    positions: int32, where in the log file that entry begins.
-    timestamps_ms: int64, rising: the largest timestamp of all entries below the offset that
-        `next_offsets` (int32, counted as `offsets`) has in the same place, known when an entry
-        was marked. There is one for each mark that has a larger one than the mark before.
+    offsets: int32, the offset of an entry, relative to the segment's base offset.
+    positions: int32, the position of that entry in the log file.
+    timestamps_ms: int64, increasing: the largest timestamp of all entries below the offset at the
+        same index of `next_offsets` (int32, relative like `offsets`), as known when an entry was
+        marked. Only marks with a larger value than the mark before have one.
     """
 
     __slots__ = ("next_offsets", "offsets", "positions", "timestamps_ms")
@@ -26,7 +27,7 @@ class Marks:
         timestamps_ms: bytes | bytearray = b"",
         next_offsets: bytes | bytearray = b"",
     ) -> None:
-        """From the memory of the arrays."""
+        """Create from the bytes of the arrays."""
         self.offsets = array("i", offsets)
         self.positions = array("i", positions)
         self.timestamps_ms = array("q", timestamps_ms)
@@ -36,7 +37,7 @@ class Marks:
         return len(self.offsets)
 
     def first(self, count: int) -> "Marks":
-        """A copy of the first `count` marks."""
+        """Return a copy of the first `count` marks."""
         marks = Marks()
         marks.extend(self)
         del marks.offsets[count:], marks.positions[count:]
@@ -45,7 +46,8 @@ class Marks:
         return marks
 
     def extend(self, other: "Marks") -> None:
-        """Add the marks of the entries that follow; their walk started with the largest time."""
+        """Append the marks of the following entries, whose walk started with this one's largest
+        timestamp."""
         last_ms = self.timestamps_ms[-1] if self.timestamps_ms else NO_TIMESTAMP
         known = bisect_right(other.timestamps_ms, last_ms)
         self.offsets += other.offsets
@@ -55,4 +57,4 @@ class Marks:
 
 
 NO_MARKS: Final = Marks()
-"""The marks of a walk without marks; never changed."""
+"""Marks of a walk that makes none; never changed."""

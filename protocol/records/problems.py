@@ -1,4 +1,4 @@
-"""Errors for the entry that stopped a walk, or the record that stopped a check."""
+"""Errors for the entry that stopped a walk, or for the record that stopped a check."""
 
 from typing import Final
 
@@ -40,10 +40,11 @@ from .layout import (
 
 
 def problem_error(buffer: Buffer, walked: Walk, end: int) -> CodedError:
-    """The exception for `walked.problem`, which the caller raises; not for `Problem.NONE`.
+    """Return the error for `walked.problem`, which must not be `Problem.NONE`; the caller raises
+    it.
 
-    `end` is the end of the bytes to be walked. Positions in the text count from the start of
-    `buffer`.
+    `end` is the end of the bytes that were to be walked. Positions in the text count from the start
+    of `buffer`.
     """
     view = memoryview(buffer)
     at = walked.problem_position
@@ -110,14 +111,14 @@ def _signed(view: memoryview, at: int, width: int = 4) -> int:
 
 
 def unsupported_magic(magic: int, where: str) -> UnsupportedForMessageFormat:
-    """The error for an unknown message format."""
+    """Return the error for an unknown message format."""
     return UnsupportedForMessageFormat(
         f"{where} has magic {magic}; this version reads and writes magic 0, 1 and 2"
     )
 
 
 def without_key(where: str) -> InvalidRecord:
-    """The error for a message without key in a compacted topic."""
+    """Return the error for a message without a key in a compacted topic."""
     return InvalidRecord(
         f"{where} has no key; the topic is compacted (cleanup.policy), and there each message needs"
         " one: send a key, or set cleanup.policy=delete"
@@ -125,7 +126,7 @@ def without_key(where: str) -> InvalidRecord:
 
 
 def decompressed_too_large(max_bytes: int) -> MessageTooLarge:
-    """The error for compressed content above the limit."""
+    """Return the error for compressed content above the limit."""
     return MessageTooLarge(
         f"a compressed message holds more than {max_bytes} bytes;"
         " the limit is max.decompressed.bytes"
@@ -135,12 +136,12 @@ def decompressed_too_large(max_bytes: int) -> MessageTooLarge:
 BLOCKS_MAX: Final = 1024
 LEAST_BLOCK_BYTES: Final = 1024
 """A frame may have `BLOCKS_MAX` blocks, and one more for each `LEAST_BLOCK_BYTES` of content.
-Compressors write blocks of 32 KiB or more, and smaller ones only at a flush. The limit bounds the
+Compressors write blocks of at least 32 KiB, and smaller ones only at a flush. The limit bounds the
 work that empty blocks of five bytes can cause."""
 
 
 def check_blocks(blocks: int, content_bytes: int, codec: str) -> None:
-    """Raise `CorruptMessage` for a frame of more blocks than its content can need."""
+    """Raise `CorruptMessage` if a frame has more blocks than its content can need."""
     if blocks > BLOCKS_MAX + content_bytes // LEAST_BLOCK_BYTES:
         raise CorruptMessage(
             f"{codec}: the frame has {blocks} blocks with {content_bytes} bytes of content in them;"
@@ -158,7 +159,7 @@ _RECORD_PROBLEMS: Final = {
 
 
 def record_error(problem: int, number: int, at: int, position: int) -> CodedError:
-    """The error for record `number` (from 0 on) of the batch at byte `position`.
+    """Return the error for record `number` (counted from 0) of the batch at byte `position`.
 
     `problem` is a result of `RecordCursor.step` or `check_records`; `at` is the position of the
     record in the decompressed records.

@@ -1,4 +1,4 @@
-"""Messages: as a consumer sees them, and as a producer has them."""
+"""Messages as a consumer receives them and as a producer sends them."""
 
 from ...values import value_class
 from .layout import NO_TIMESTAMP, TimestampType
@@ -6,17 +6,17 @@ from .layout import NO_TIMESTAMP, TimestampType
 
 @value_class
 class Record:
-    """One message as a consumer sees it."""
+    """One message as a consumer receives it."""
 
     offset: int
     timestamp_ms: int
-    """-1 when it has none."""
+    """Timestamp in ms since the epoch; -1 if the message has none."""
     timestamp_type: TimestampType | None
-    """`None` for v0 messages, which know no time."""
+    """`None` for v0 messages, which have no time."""
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
-    """Names and contents, in the order they were sent in; names can repeat. Only in v2."""
+    """Names and values, in the order in which they were sent; names can repeat. Only in v2."""
 
 
 @value_class
@@ -27,4 +27,4 @@ class NewRecord:
     key: bytes | None = None
     timestamp_ms: int = NO_TIMESTAMP
     headers: tuple[tuple[str, bytes | None], ...] = ()
-    """Only v2 has a place for them."""
+    """Headers; only v2 has them."""

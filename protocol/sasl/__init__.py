@@ -1,1 +1,1 @@
-"""SASL: how a client proves who it is. Both sides of each mechanism, without any I/O."""
+"""SASL: how a client authenticates. Both sides of each mechanism, without I/O."""

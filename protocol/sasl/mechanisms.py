@@ -1,4 +1,4 @@
-"""The mechanisms, their names and numbers, and what their clients have in common."""
+"""The SASL mechanisms, their names and numbers, and the interface of their clients."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -14,7 +14,7 @@ SCRAM_SHA_512: Final = "SCRAM-SHA-512"
 
 @value_class
 class ScramMechanism:
-    """A form of SCRAM. `number` is Kafka's, in its requests about credentials."""
+    """A variant of SCRAM. `number` is Kafka's, in its requests about credentials."""
 
     name: str
     number: int
@@ -31,15 +31,16 @@ SCRAM_MECHANISMS: Final[Mapping[str, ScramMechanism]] = MappingProxyType(
         )
     }
 )
-"""By name."""
+"""The variants of SCRAM, by name."""
 
 
 class SaslClient(Protocol):
-    """The client's side of one exchange.
+    """The client's side of one authentication.
 
-    `first` is what it begins with; `respond` gives the answer to what the server says, or `None`
-    when there is nothing left to say. Both raise `SaslAuthenticationFailed`, the latter also for a
-    server that does not know the password. Only when `complete` is the server known to be the one.
+    `first` returns the client's first message; `respond` returns the answer to a server's message,
+    or `None` if there is nothing left to send. Both raise `SaslAuthenticationFailed`, `respond`
+    also for a server that does not know the password. The server is authenticated only once
+    `complete` is true.
     """
 
     @property

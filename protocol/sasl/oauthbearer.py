@@ -1,7 +1,7 @@
-"""OAUTHBEARER (RFC 7628): a token as it is, so it is for encrypted connections.
+"""OAUTHBEARER (RFC 7628): the token is sent in clear, so it needs an encrypted connection.
 
 client first    n,,^Aauth=Bearer TOKEN^A^A     ^A is the byte 01
-server          nothing; or, when it refuses, an object of JSON, which the client answers by ^A
+server          nothing; or a refusal as a JSON object, which the client answers with ^A
 """
 
 import re
@@ -13,16 +13,17 @@ from . import mechanisms
 _SEPARATOR: Final = "\x01"
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
-"""As RFC 6750 writes it; a JWT is one."""
+"""The token syntax of RFC 6750; a JWT is one."""
 
 _TOLD: Final = 200
-"""So much of why a token is refused goes to the client."""
+"""Characters of a server's refusal that the client reports."""
 
 REFUSAL: Final = '{"status":"invalid_token"}'
-"""What a server says to a token that it does not take, in Kafka's words. Why is for its log."""
+"""A server's answer to a token that it does not accept, in Kafka's words. The reason goes to its
+log."""
 
 GIVEN_UP: Final = _SEPARATOR.encode()
-"""What a client says to that."""
+"""The client's answer to the refusal."""
 
 _MAX_PAIRS: Final = 100
 _FIRST: Final = re.compile(r"[ny],(?:a=((?:[^,=\0\x01]|=2C|=3D)+))?,\x01")
@@ -30,7 +31,8 @@ _AUTH: Final = re.compile(r"bearer +([A-Za-z0-9\-._~+/]+=*)", re.IGNORECASE)
 
 
 class BearerMessage:
-    """A token, which is not shown: it could come to stand in a log."""
+    """A client's first message. Its token is not in the `repr`, so that it cannot get into a
+    log."""
 
     __slots__ = ("authzid", "token")
 
@@ -40,8 +42,8 @@ class BearerMessage:
 
 
 def read_bearer(content: bytes) -> BearerMessage:
-    """What a client says first; pairs that are not `auth` are left alone. Raises
-    `SaslAuthenticationFailed` for what is no message of OAUTHBEARER."""
+    """Parse a client's first message; pairs other than `auth` are ignored. Raises
+    `SaslAuthenticationFailed` for anything else."""
     try:
         text = str(content, "utf-8")
     except UnicodeDecodeError:
@@ -65,7 +67,7 @@ def _malformed(why: str) -> SaslAuthenticationFailed:
 
 
 class OAuthBearerClient:
-    """One exchange; see `SaslClient`."""
+    """The client's side of one authentication; see `SaslClient`."""
 
     mechanism = mechanisms.OAUTHBEARER
 
@@ -83,8 +85,8 @@ class OAuthBearerClient:
         return f"n,,{_SEPARATOR}auth=Bearer {self._token}{_SEPARATOR}{_SEPARATOR}".encode()
 
     def respond(self, challenge: bytes) -> bytes | None:
-        """The server has accepted, or says why not. Then it waits for one more message, before it
-        ends the exchange with an error."""
+        """Handle the server's acceptance or refusal. After a refusal the server waits for one more
+        message before it ends the authentication with an error."""
         if self._refusal is not None:
             raise SaslAuthenticationFailed(f"the server refused the token: {self._refusal}")
         if not challenge:

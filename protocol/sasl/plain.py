@@ -1,4 +1,4 @@
-"""PLAIN (RFC 4616): name and password as they are, so it is for encrypted connections.
+"""PLAIN (RFC 4616): name and password are sent in clear, so it needs an encrypted connection.
 
 [AUTHZID] 00 NAME 00 PASSWORD     UTF-8
 """
@@ -9,11 +9,11 @@ from ..errors import SaslAuthenticationFailed
 from . import mechanisms
 
 MAX_PASSWORD_BYTES: Final = 1024
-"""Longest password that is looked at: a longer one only costs time to hash."""
+"""Maximum size of a password that is checked: a longer one only costs time to hash."""
 
 
 class PlainCredentials:
-    """A name and a password, which is not shown: it could come to stand in a log."""
+    """A name and a password. They are not in the `repr`, so that they cannot get into a log."""
 
     __slots__ = ("name", "password")
 
@@ -23,8 +23,8 @@ class PlainCredentials:
 
 
 def read_plain(content: bytes) -> PlainCredentials:
-    """Raises `SaslAuthenticationFailed` for what is no message of PLAIN, and for one that wants to
-    act for another."""
+    """Parse a client's message. Raises `SaslAuthenticationFailed` for a malformed message, and for
+    one whose authorization id is another user."""
     try:
         parts = str(content, "utf-8").split("\0")
     except UnicodeDecodeError:
@@ -44,7 +44,7 @@ def read_plain(content: bytes) -> PlainCredentials:
 
 
 class PlainClient:
-    """One exchange; see `SaslClient`."""
+    """The client's side of one authentication; see `SaslClient`."""
 
     mechanism = mechanisms.PLAIN
 
@@ -59,7 +59,7 @@ class PlainClient:
         return f"\0{self._name}\0{self._password}".encode()
 
     def respond(self, challenge: bytes) -> bytes | None:
-        """The server has accepted; a server of PLAIN proves nothing."""
+        """Handle the server's acceptance. A server of PLAIN proves nothing."""
         if challenge:
             raise SaslAuthenticationFailed("the server asks for more than PLAIN has")
         self.complete = True

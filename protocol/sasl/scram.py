@@ -5,8 +5,8 @@
     client final    c=biws,r=NONCE+SERVER NONCE,p=PROOF
     server final    v=SIGNATURE, or e=ERROR
 
-As in Kafka, names and passwords are taken as their UTF-8 bytes, without SASLprep: two spellings of
-one word are two words.
+As in Kafka, names and passwords are used as their UTF-8 bytes, without SASLprep: two Unicode
+spellings of a word are different.
 """
 
 import binascii
@@ -22,15 +22,15 @@ from ..limits import MAX_SCRAM_ITERATIONS, MAX_SCRAM_NONCE_BYTES, MIN_SCRAM_ITER
 from .mechanisms import SCRAM_MECHANISMS, ScramMechanism
 
 GS2_HEADER: Final = "n,,"
-"""No channel binding, and no name to act for."""
+"""GS2 header without channel binding and without an authorization id."""
 
 
 class ScramClient:
-    """One exchange; see `SaslClient`."""
+    """The client's side of one authentication; see `SaslClient`."""
 
     def __init__(self, mechanism: str, name: str, password: str, nonce: str) -> None:
-        """`mechanism` is a name of `SCRAM_MECHANISMS`. `nonce` is printable ASCII without a comma
-        and at random, 18 bytes in Base64 for example; every exchange has its own."""
+        """`mechanism` is a name in `SCRAM_MECHANISMS`. `nonce` is random printable ASCII without a
+        comma, such as 18 bytes in Base64, and new for every authentication."""
         self._mechanism = SCRAM_MECHANISMS[mechanism]
         self._password = password
         self._nonce = nonce
@@ -46,8 +46,8 @@ class ScramClient:
         return f"{GS2_HEADER}{self._bare}".encode()
 
     def respond(self, challenge: bytes) -> bytes | None:
-        """Once for the server's first message, which takes the time of the iterations, and once
-        for its last."""
+        """Called for the server's first message, which takes the time of the iterations, and for
+        its last."""
         if self._expected is None:
             return self._final(challenge)
         signature = read_server_final(challenge)
@@ -77,7 +77,7 @@ class ScramClient:
 
 @value_class
 class ScramCredential:
-    """What a server keeps of a password: enough to check it, not to log in with it."""
+    """What a server stores of a password: enough to check the password, not to log in with it."""
 
     mechanism: ScramMechanism
     salt: bytes
@@ -87,15 +87,16 @@ class ScramCredential:
 
 
 Find = Callable[[str], ScramCredential]
-"""The credential of a name. For a name that does not exist it is one that no password fits, always
-the same one for a name, so that no answer tells who exists."""
+"""Returns the credential of a name. For an unknown name it is one that no password fits, always the
+same for a name, so that no answer tells which users exist."""
 
 
 class ScramServer:
-    """One exchange: `first`, then `last`. Both raise `SaslAuthenticationFailed`."""
+    """The server's side of one authentication: `first`, then `last`. Both raise
+    `SaslAuthenticationFailed`."""
 
     def __init__(self, mechanism: ScramMechanism, find: Find, nonce: str) -> None:
-        """`nonce` is printable ASCII without a comma and at random; every exchange has its own."""
+        """`nonce` is random printable ASCII without a comma, and new for every authentication."""
         self._mechanism = mechanism
         self._find = find
         self._nonce = nonce
@@ -105,11 +106,11 @@ class ScramServer:
 
     @property
     def name(self) -> str:
-        """Who the client says it is; empty as long as it has not."""
+        """Name of the user, as the client claims; empty before the client's first message."""
         return "" if self._client is None else self._client.name
 
     def first(self, content: bytes) -> bytes:
-        """The answer to the client's first message."""
+        """Return the answer to the client's first message."""
         client = read_client_first(content)
         if client.authzid not in ("", client.name):
             raise SaslAuthenticationFailed("a user may act only in its own name, not for another")
@@ -120,15 +121,16 @@ class ScramServer:
         return self._server_first.encode()
 
     def last(self, content: bytes) -> bytes:
-        """The answer to the client's last message, which proves that it knows the password."""
+        """Return the answer to the client's last message, which proves that it knows the
+        password."""
         client, credential = self._client, self._credential
         assert client is not None
         assert credential is not None
         final = read_client_final(content)
         if final.binding != channel_binding(client.header):
             raise SaslAuthenticationFailed("the client's c= is not what it began with")
-        # As in Kafka, only its end is looked at: older librdkafka sends its own nonce twice. All of
-        # it is signed, in what the server said, whatever the client repeats.
+        # As in Kafka, only the end is compared: older librdkafka sends its own nonce twice. The
+        # whole nonce is signed as part of the server's first message, whatever the client repeats.
         end = final.nonce[-len(self._nonce) :]
         if not hmac.compare_digest(end.encode(), self._nonce.encode()):
             raise SaslAuthenticationFailed("the client's nonce is not that of this exchange")
@@ -142,14 +144,14 @@ class ScramServer:
 def salted_password(
     mechanism: ScramMechanism, password: str, salt: bytes, iterations: int
 ) -> bytes:
-    """The password behind `iterations` rounds of the hash; 16,384 take some 10 ms."""
+    """Return the password hashed with `iterations` rounds; 16,384 take some 10 ms."""
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
 
 
 def credential_of(
     mechanism: ScramMechanism, salted: bytes, salt: bytes, iterations: int
 ) -> ScramCredential:
-    """The credential of a salted password."""
+    """Return the credential of a salted password."""
     client_key = _hmac(mechanism, salted, b"Client Key")
     return ScramCredential(
         mechanism,
@@ -161,9 +163,9 @@ def credential_of(
 
 
 def password_matches(credential: ScramCredential, password: str) -> bool:
-    """Whether a credential is that of `password`: in a time that does not tell how much is right.
+    """Whether `credential` belongs to `password`. The comparison takes constant time.
 
-    It takes as long as `salted_password`.
+    Takes as long as `salted_password`.
     """
     mechanism = credential.mechanism
     salted = salted_password(mechanism, password, credential.salt, credential.iterations)
@@ -172,14 +174,15 @@ def password_matches(credential: ScramCredential, password: str) -> bool:
 
 
 def client_proof(mechanism: ScramMechanism, salted: bytes, auth_message: bytes) -> bytes:
-    """What a client proves with that it knows the salted password."""
+    """Return the client's proof that it knows the salted password."""
     client_key = _hmac(mechanism, salted, b"Client Key")
     signature = _hmac(mechanism, _hash(mechanism, client_key), auth_message)
     return _xor(client_key, signature)
 
 
 def proof_matches(credential: ScramCredential, proof: bytes, auth_message: bytes) -> bool:
-    """Whether a client's proof is made of the password of a credential."""
+    """Whether a client's proof was made with the password of a credential. The comparison takes
+    constant time."""
     mechanism = credential.mechanism
     signature = _hmac(mechanism, credential.stored_key, auth_message)
     client_key = _xor(proof.ljust(len(signature), b"\0")[: len(signature)], signature)
@@ -188,12 +191,12 @@ def proof_matches(credential: ScramCredential, proof: bytes, auth_message: bytes
 
 
 def server_signature(mechanism: ScramMechanism, server_key: bytes, auth_message: bytes) -> bytes:
-    """What a server proves with that it has the credential."""
+    """Return the server's proof that it has the credential."""
     return _hmac(mechanism, server_key, auth_message)
 
 
 def server_key_of(mechanism: ScramMechanism, salted: bytes) -> bytes:
-    """The key that a server signs with."""
+    """Return the key with which a server signs."""
     return _hmac(mechanism, salted, b"Server Key")
 
 
@@ -211,7 +214,7 @@ def _xor(one: bytes, other: bytes) -> bytes:
 
 @value_class
 class ClientFirst:
-    """What a client begins with. `bare` is the part that is signed."""
+    """A client's first message. `bare` is the part that is signed."""
 
     header: str
     authzid: str
@@ -229,7 +232,7 @@ class ServerFirst:
 
 @value_class
 class ClientFinal:
-    """`without_proof` is the part that is signed."""
+    """A client's last message. `without_proof` is the part that is signed."""
 
     binding: str
     nonce: str
@@ -238,7 +241,7 @@ class ClientFinal:
 
 
 def read_client_first(content: bytes) -> ClientFirst:
-    """Raises `SaslAuthenticationFailed` for what is no client's first message."""
+    """Parse a client's first message. Raises `SaslAuthenticationFailed` for anything else."""
     text = _text(content, "client-first")
     parts = text.split(",", 2)
     if len(parts) != 3:
@@ -260,13 +263,13 @@ def read_client_first(content: bytes) -> ClientFirst:
 
 
 def write_client_first(name: str, nonce: str) -> str:
-    """The bare part; `GS2_HEADER` goes before it."""
+    """Return the bare part of the client's first message; `GS2_HEADER` goes before it."""
     return f"n={_escaped(name)},r={nonce}"
 
 
 def read_server_first(content: bytes) -> ServerFirst:
-    """Raises `SaslAuthenticationFailed` for what is no server's first message, and for more or
-    fewer iterations than are reasonable."""
+    """Parse a server's first message. Raises `SaslAuthenticationFailed` for anything else, and for
+    too few or too many iterations."""
     text = _text(content, "server-first")
     if text.startswith("e="):
         raise SaslAuthenticationFailed(f"the server refused: {text[2:102]!r}")
@@ -285,8 +288,8 @@ def read_server_first(content: bytes) -> ServerFirst:
 
 
 def check_iterations(iterations: int, what: str) -> None:
-    """Raise `SaslAuthenticationFailed` when so many are too few to protect a password, or would
-    only keep a processor busy."""
+    """Raise `SaslAuthenticationFailed` if the iterations are too few to protect a password, or so
+    many that they would only occupy the processor."""
     if not MIN_SCRAM_ITERATIONS <= iterations <= MAX_SCRAM_ITERATIONS:
         raise SaslAuthenticationFailed(
             f"{what} {iterations} iterations of SCRAM; allowed are {MIN_SCRAM_ITERATIONS} to "
@@ -299,7 +302,7 @@ def write_server_first(nonce: str, salt: bytes, iterations: int) -> str:
 
 
 def read_client_final(content: bytes) -> ClientFinal:
-    """Raises `SaslAuthenticationFailed` for what is no client's last message."""
+    """Parse a client's last message. Raises `SaslAuthenticationFailed` for anything else."""
     text = _text(content, "client-final")
     without_proof, comma, last = text.rpartition(",")
     fields = without_proof.split(",")
@@ -318,12 +321,12 @@ def write_client_final_without_proof(nonce: str) -> str:
 
 
 def channel_binding(header: str) -> str:
-    """What a client has to repeat of how it began."""
+    """Return the channel binding value that a client repeats in its last message."""
     return b64encode(header.encode()).decode()
 
 
 def read_server_final(content: bytes) -> bytes:
-    """The server's signature. Raises `SaslAuthenticationFailed` when it refused."""
+    """Return the server's signature. Raises `SaslAuthenticationFailed` if the server refused."""
     text = _text(content, "server-final")
     if text.startswith("e="):
         raise SaslAuthenticationFailed(f"the server refused: {text[2:102]!r}")

@@ -1,1 +1,1 @@
-"""Consumer groups: members that share out partitions among themselves, and who is in charge."""
+"""Consumer groups: members, states, the coordinator and retention of positions."""

@@ -35,25 +35,26 @@ from .member import MEMBER_BYTES, GroupMember, IdGiven, Joining, Outcome, Token
 from .states import State
 
 _OF_USER: Final = 4
-"""A user may have at most so many times what stays free: one alone four fifths of all."""
+"""Multiple of the free amount that a user may have. A single user gets four fifths of all."""
 
 _OF_ADDRESS: Final = 8
-"""An address may have more than a user: others may log in from there."""
+"""Multiple for an address. It is larger than a user's, because several users may log in from
+there."""
 
 LEFT_OVER_MAX: Final = 100
-"""So many deadlines that do not count any more are no reason to clear up."""
+"""Number of stale deadlines that are tolerated before they are removed."""
 
 Key = tuple[str, str]
-"""Group and member id."""
+"""Group name and member id."""
 
 RETURN_DELAY_MS: Final = 3_000
-"""So long the first static member of a group waits for others that may come back from an earlier
-coordinator: they find the new one by a heartbeat, of which clients send one in three seconds. As
-much as any group waits in Kafka by default."""
+"""How long the first static member of a group waits for others that may return from an earlier
+coordinator. They find the new one by a heartbeat, which clients send every three seconds. Kafka
+makes every group wait that long by default."""
 
 
 class GroupShares:
-    """Who has how much of a number of `unit`, which `setting` bounds."""
+    """Usage by client of a limit, counted in `unit` and set by `setting`."""
 
     def __init__(self, limit: int, unit: str, setting: str) -> None:
         self._limit = limit
@@ -62,15 +63,15 @@ class GroupShares:
         self._taken: Counter[str] = Counter()
 
     def add(self, client: Joining, amount: int) -> None:
-        """Have a client take so much more; or less, for an amount below 0."""
+        """Add to a client's usage; a negative amount reduces it."""
         for name in _multiples(client):
             self._taken[name] += amount
             if not self._taken[name]:
                 del self._taken[name]
 
     def check(self, client: Joining, amount: int, free: int) -> None:
-        """Raise `PolicyViolation` where a client may not take so much more, when so much would stay
-        free then."""
+        """Raise `PolicyViolation` if a client may not use `amount` more, after which `free` would
+        stay free."""
         for name, multiple in _multiples(client).items():
             taken = self._taken[name]
             if taken + amount > multiple * free:
@@ -81,12 +82,13 @@ class GroupShares:
                 )
 
     def clear(self) -> None:
-        """No group is known any more."""
+        """Forget all usage."""
         self._taken.clear()
 
 
 def _multiples(client: Joining) -> dict[str, int]:
-    """What a client is known by, and how many times what stays free that may have."""
+    """Return the names under which a client is charged, each with its multiple of the free
+    amount."""
     known = {}
     if client.user:
         known[client.user] = _OF_USER
@@ -96,14 +98,14 @@ def _multiples(client: Joining) -> dict[str, int]:
 
 
 class GivenIds:
-    """The ids of all groups, each until its session would be over."""
+    """Given ids of all groups. An id expires after the session timeout."""
 
     def __init__(self, on_size: Callable[[Joining, int], None]) -> None:
-        """`on_size` is called with how many bytes more a client's ids take, or less."""
+        """`on_size` is called with a client and the change of its ids' size in bytes."""
         self._on_size = on_size
         self._given: dict[Key, tuple[float, Joining]] = {}
         self._due: list[tuple[float, Key]] = []
-        """A heap. Entries of ids that were taken are left over."""
+        """Heap of expiry times. Entries of used ids are stale."""
 
     def give(self, now: float, key: Key, joining: Joining) -> None:
         expires_at = now + joining.session_timeout_ms / 1000
@@ -118,7 +120,7 @@ class GivenIds:
         return key in self._given
 
     def take(self, key: Key) -> bool:
-        """Forget an id, which is used or given up; whether it was there."""
+        """Remove an id that was used or given up. Returns whether it existed."""
         found = self._given.pop(key, None)
         if found is None:
             return False
@@ -126,30 +128,31 @@ class GivenIds:
         return True
 
     def next_deadline(self) -> float:
-        """When `time_passed` has something to do."""
+        """Return the earliest time at which `time_passed` has something to do."""
         while self._due and self._due[0][1] not in self._given:
             heapq.heappop(self._due)
         return self._due[0][0] if self._due else inf
 
     def time_passed(self, now: float) -> None:
-        """Forget the ids that were not used in time."""
+        """Remove the ids that were not used in time."""
         while self.next_deadline() <= now:
             self.take(heapq.heappop(self._due)[1])
 
     def clear(self) -> None:
-        """No group is known any more."""
+        """Remove all ids."""
         self._given.clear()
         self._due.clear()
 
 
 def size_bytes(joining: Joining) -> int:
-    """What an id takes that a client got, about: as a member, which it is about to become."""
+    """Return the approximate memory of a given id in bytes, counted as that of the member it will
+    become."""
     return MEMBER_BYTES + joining.size_bytes
 
 
 @value_class
 class CoordinatorLimits:
-    """What holds for each group, and for all of them together."""
+    """Limits of each group, and of all groups together."""
 
     _: KW_ONLY
 
@@ -161,7 +164,7 @@ class CoordinatorLimits:
 
 
 class Coordinator:
-    """The groups by name. Their members are known here alone, so they go with the process."""
+    """Groups by name. Members are kept only in this process and are lost with it."""
 
     def __init__(
         self,
@@ -171,7 +174,7 @@ class Coordinator:
         on_change: Callable[[Group, State], None] = lambda group, before: None,
         on_lost: Callable[[Group, GroupMember, str], None] = lambda group, member, why: None,
     ) -> None:
-        """`on_change` and `on_lost` as those of `Group`."""
+        """`on_change` and `on_lost` are passed to each `Group`."""
         self.groups: dict[str, Group] = {}
         self._limits = limits
         self._new_member_id = new_member_id
@@ -183,27 +186,28 @@ class Coordinator:
         self._group_shares = GroupShares(limits.groups_max, "groups", "max.groups")
         self._given = GivenIds(self._id_resized)
         self._begun_by: dict[str, Joining] = {}
-        """Whose first member a group has, or had, that is not empty."""
+        """First member of each group that is not empty: its client is charged for the group."""
         self._replies: list[tuple[Token, Outcome]] = []
         self._waiting_in: dict[Token, Group] = {}
         self._due: list[tuple[float, str]] = []
-        """A heap. The entry of a group that is in `_due_at` counts; others are left over."""
+        """Heap of deadlines. Only an entry that agrees with `_due_at` is valid; the others are
+        stale."""
         self._due_at: dict[str, float] = {}
         self._empty: dict[str, None] = {}
-        """Groups without members, the one that became so first first."""
+        """Empty groups, in the order in which they became empty."""
 
     def begin(self, now: float) -> None:
-        """The groups are looked after here from now on. For as long as their sessions last, static
-        members of an earlier coordinator come back, and have one rebalance together."""
+        """Start to coordinate the groups. For the length of their session, static members of an
+        earlier coordinator return, and share one rebalance."""
         self._began = now
 
     @property
     def size_bytes(self) -> int:
-        """What it takes to keep all groups, about."""
+        """Approximate memory of all groups in bytes."""
         return self._bytes
 
     def take_replies(self) -> list[tuple[Token, Outcome]]:
-        """What is to be answered since the last call."""
+        """Return the answers since the last call."""
         replies, self._replies = self._replies, []
         return replies
 
@@ -217,10 +221,10 @@ class Coordinator:
         *,
         gives_id: bool = False,
     ) -> None:
-        """As `Group.join`; the first member makes the group.
+        """Join a group as `Group.join` does; the first member creates the group.
 
-        With `gives_id`, `token` of a new dynamic member gets `IdGiven` at once, and it joins with
-        that. Raises `InvalidSessionTimeout` and `PolicyViolation` too.
+        With `gives_id`, a new dynamic member gets `IdGiven` at once and must join with that id.
+        Also raises `InvalidSessionTimeout` and `PolicyViolation`.
         """
         self._check_session(joining)
         group = self.groups.get(name)
@@ -253,7 +257,7 @@ class Coordinator:
                 self._group_shares.add(joining, 1)
         except HorologError:
             if not group.generation and group.state is State.EMPTY:
-                self.delete(name)  # It was made for this.
+                self.delete(name)  # it was created for this member
             raise
 
     def _give_id(self, now: float, token: Token, name: str, joining: Joining) -> None:
@@ -279,11 +283,11 @@ class Coordinator:
         assignments: Mapping[str, bytes],
         instance_id: str | None = None,
     ) -> None:
-        """As `Group.sync`."""
+        """Sync as `Group.sync` does."""
         group = self._of_member(name, member_id)
         member = group.members.get(member_id)
         added = sum(map(len, assignments.values()))
-        if member is not None:  # else it is refused for that
+        if member is not None:  # `group.sync` refuses an unknown member
             self._check_bytes(member.joining, added)
         self._waiting_in[token] = group
         with self._step(group, token):
@@ -297,13 +301,14 @@ class Coordinator:
         generation: int,
         instance_id: str | None = None,
     ) -> None:
-        """As `Group.heartbeat`."""
-        # It only moves a deadline further away, so there is nothing to be arranged.
+        """Extend a member's session as `Group.heartbeat` does."""
+        # A heartbeat only postpones a deadline, so the heap need not change.
         group = self._of_member(name, member_id)
         group.heartbeat(now, member_id, generation, instance_id)
 
     def leave(self, now: float, name: str, member_id: str, instance_id: str | None = None) -> None:
-        """As `Group.leave`; a client that has its id only gives it up."""
+        """Leave as `Group.leave` does. A client that has not joined with its id yet gives up the
+        id."""
         if instance_id is None and self._given.take((name, member_id)):
             return
         group = self._of_member(name, member_id)
@@ -318,7 +323,7 @@ class Coordinator:
         generation: int,
         instance_id: str | None = None,
     ) -> None:
-        """As `Group.check_commit`; a group that is not known has no members."""
+        """Check a commit as `Group.check_commit` does. An unknown group has no members."""
         group = self.groups.get(name)
         if group is not None:
             group.check_commit(now, member_id, generation, instance_id)
@@ -326,14 +331,14 @@ class Coordinator:
             raise IllegalGeneration(f"group {name!r} has no members: join it again")
 
     def gone(self, now: float, token: Token) -> None:
-        """As `Group.gone`."""
+        """Handle a closed connection as `Group.gone` does."""
         group = self._waiting_in.pop(token, None)
         if group is not None:
             with self._step(group):
                 group.gone(now, token)
 
     def delete(self, name: str) -> None:
-        """Drop a group without members. Raises `NonEmptyGroup`, `GroupIdNotFound`."""
+        """Delete a group without members. Raises `NonEmptyGroup`, `GroupIdNotFound`."""
         group = self.groups.get(name)
         if group is None:
             raise GroupIdNotFound(f"there is no group {name!r}")
@@ -345,8 +350,8 @@ class Coordinator:
         self._due_at.pop(name, None)
 
     def forget_all(self) -> None:
-        """Another broker is the coordinator of all groups: none is known here. Who waits is not
-        answered any more."""
+        """Forget all groups, because another broker is their coordinator now. Waiting requests are
+        not answered."""
         for known in (self.groups, self._replies, self._waiting_in, self._due, self._due_at):
             known.clear()
         self._empty.clear()
@@ -357,7 +362,7 @@ class Coordinator:
             shares.clear()
 
     def next_deadline(self) -> float:
-        """When `time_passed` may have something to do."""
+        """Return the earliest time at which `time_passed` may have something to do."""
         return min(self._next_of_groups(), self._given.next_deadline())
 
     def _next_of_groups(self) -> float:
@@ -438,7 +443,8 @@ class Coordinator:
 
     @contextmanager
     def _step(self, group: Group, token: Token | None = None) -> Iterator[None]:
-        """Around each call of a group: keeps the books of all groups."""
+        """Wrap a call of a group: update the total size, the replies and the deadlines
+        afterwards."""
         before = group.size_bytes
         try:
             yield
@@ -450,7 +456,7 @@ class Coordinator:
             self._arrange(group)
 
     def _arrange(self, group: Group) -> None:
-        """Take the replies of `group`, and note when something is due in it next."""
+        """Take the replies of a group, and record its next deadline."""
         for token, outcome in group.replies:
             self._waiting_in.pop(token, None)
             self._replies.append((token, outcome))

@@ -19,15 +19,16 @@ from .service import GroupService
 MINUTE_MS: Final = 60_000
 
 USES_IN_RETENTION: Final = 10
-"""So often within the retention time it is written down that a group has members. A broker that is
-killed may therefore forget by a tenth too early; else it would be a write for each heartbeat."""
+"""How often within the retention time the broker records that a group has members. After a crash
+positions may therefore expire a tenth too early; recording each heartbeat would cost a write
+each."""
 
 
 class OffsetRetention:
-    """What the task for the retention of positions does.
+    """Task that removes expired positions.
 
-    Nothing is forgotten before the broker is up for the longest session timeout: members that it
-    had before a restart have come back by then, or are lost.
+    Nothing is removed before the broker has run for the longest session timeout. By then, the
+    members that it had before a restart have returned or are lost.
     """
 
     def __init__(
@@ -53,11 +54,12 @@ class OffsetRetention:
         self._settle_seconds = settle_ms / 1000
 
     def begin(self) -> None:
-        """This broker looks after the groups from now on: members of another one come to it."""
+        """Restart the waiting time, because this broker became the coordinator and members have to
+        find it."""
         self._began = self._clock.monotonic()
 
     async def run(self, now_ms: int) -> None:
-        """Look at every name that has positions, where this broker looks after the groups.
+        """Check every name that has positions, if this broker is the coordinator.
 
         Raises `StorageError`.
         """
@@ -80,7 +82,7 @@ class OffsetRetention:
             await turns.give_way()
 
     def emptied(self, name: str, now_ms: int) -> None:
-        """The last member of a group has gone: its positions live on from now."""
+        """Record the use of a group whose last member has left: its retention time starts now."""
         if self._positions.has(name):
             self._work.start(self._try_to_note(name, now_ms))
 
@@ -115,9 +117,10 @@ def set_up_groups(
     maintenance: Maintenance,
     observe: Observer,
 ) -> GroupService:
-    """A group service whose deadlines follow `clock`, and the task that forgets expired positions.
+    """Return a group service whose deadlines follow `clock`, and register the task that removes
+    expired positions.
 
-    Retention goes by the time that the broker trusts, as that of messages.
+    Retention of positions uses the broker's trusted time, as retention of messages does.
     """
     service = GroupService(
         loop,

@@ -1,8 +1,8 @@
-"""One consumer group: what its members ask for, and what that makes of it.
+"""State machine of one consumer group: joins, syncs, heartbeats, rebalances.
 
-No I/O and no clock: every call gets the time, in seconds on a monotonic clock, and what is to
-be answered to requests that wait is collected in `replies`. The caller takes them from
-there after each call, and calls `time_passed` when `next_deadline` is reached.
+No I/O and no clock. Each call gets the time in seconds on a monotonic clock. Answers to waiting
+requests are collected in `replies`; the caller takes them from there after each call, and calls
+`time_passed` when `next_deadline` is reached.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -26,22 +26,22 @@ from .member import GroupMember, Joined, Joining, Outcome, Refused, Roster, Sync
 from .states import RULES, Rejoin, State, Sync
 
 CONSUMER: Final = "consumer"
-"""Protocol type of the groups whose members bring such bytes."""
+"""Protocol type of groups whose members send subscriptions."""
 
 _HEAD: Final = Struct(">hi")
 _LENGTH: Final = Struct(">h")
 
 COMPARED_BYTES: Final = 64 * 1024
-"""Larger subscriptions count as changed unless they are equal byte by byte: they take long to
-read."""
+"""Largest subscription that is compared by its topics. A larger one counts as changed unless its
+bytes are equal, because parsing it takes long."""
 
 
 class NoSubscription(ValueError):
-    """The bytes do not say which topics."""
+    """The metadata bytes are not a subscription."""
 
 
 def topics_of(metadata: bytes) -> Iterator[str]:
-    """The topics of a subscription, one by one. Raises `NoSubscription`."""
+    """Yield the topics of a subscription. Raises `NoSubscription`."""
     try:
         _, count = _HEAD.unpack_from(metadata)
         at = _HEAD.size
@@ -57,8 +57,8 @@ def topics_of(metadata: bytes) -> Iterator[str]:
 
 
 def same_topics(metadata: bytes, other: bytes, most_bytes: int) -> bool:
-    """Whether two subscriptions name the same topics. Of bytes that are no subscription only equal
-    ones do, and so it is for more than `most_bytes`."""
+    """Whether two subscriptions name the same topics. Invalid subscriptions, and those above
+    `most_bytes`, only match if their bytes are equal."""
     if metadata == other:
         return True
     if max(len(metadata), len(other)) > most_bytes:
@@ -71,7 +71,7 @@ def same_topics(metadata: bytes, other: bytes, most_bytes: int) -> bool:
 
 @value_class
 class GroupLimits:
-    """How large a group may be, and how long its first members wait for others."""
+    """Limits of one group's size, and the wait of its first members for others."""
 
     _: KW_ONLY
 
@@ -81,7 +81,7 @@ class GroupLimits:
 
 
 class Group:
-    """The state of one group."""
+    """State of one group: members, generation, and the rebalance in progress."""
 
     def __init__(
         self,
@@ -94,15 +94,15 @@ class Group:
         on_size: Callable[[Joining, int], None] = lambda client, size_bytes: None,
         first_delay_ms: int = 0,
     ) -> None:
-        """`on_change` is called with every transition, `on_lost` why a member is one no more,
-        `on_size` as `Roster` does. Before the first generation members are waited for at least
-        `first_delay_ms`."""
+        """`on_change` is called with every transition, `on_lost` when a member is removed, with the
+        reason, and `on_size` as in `Roster`. The first generation waits at least `first_delay_ms`
+        for members."""
         self.name = name
         self.state = State.EMPTY
         self.generation = 0
         self.protocol_type = ""
         self.protocol = ""
-        """As chosen for this generation."""
+        """Protocol chosen for this generation."""
         self.leader: str | None = None
         self.members = Roster(on_size)
         self.replies: list[tuple[Token, Outcome]] = []
@@ -113,18 +113,20 @@ class Group:
         self._delay_ms = max(limits.initial_delay_ms, first_delay_ms)
         """How long the first members wait for others."""
         self._phase_ends_at = inf
-        """When members are lost that have not joined (while preparing) or synced (after it)."""
+        """Deadline for members: while preparing, to join; afterwards, to sync. Late members are
+        removed."""
         self._delay_left_ms: int | None = None
-        """How much longer the first members may be made to wait for others; `None` otherwise."""
+        """How much longer the wait of the first members may be extended; None when they do not
+        wait."""
         self._newcomers = False
-        """Whether a member came since that delay was last looked at."""
+        """Whether a member joined since the wait was last extended."""
 
     @property
     def size_bytes(self) -> int:
-        """What it takes to keep the group, about."""
+        """Approximate memory of the group in bytes."""
         return self.members.size_bytes
 
-    # What members ask for.
+    # Requests of members.
 
     def join(
         self,
@@ -135,12 +137,12 @@ class Group:
         *,
         given: bool = False,
     ) -> None:
-        """Take in a new member, or one that joins again; `token` gets `Joined`.
+        """Add a new member, or let a member join again; `token` gets `Joined`.
 
         A new member has no id, or one that it was `given` before. A static member without an id
-        takes the place of the one that has its instance id. Raises `UnknownMemberId`,
-        `FencedInstanceId`, `InconsistentGroupProtocol`, `GroupMaxSizeReached`, `PolicyViolation`;
-        then nothing has changed.
+        replaces the member with its instance id. Raises `UnknownMemberId`, `FencedInstanceId`,
+        `InconsistentGroupProtocol`, `GroupMaxSizeReached`, `PolicyViolation`; the group is then
+        unchanged.
         """
         new = (given or not member_id) and self.state is not State.DEAD
         known = None if new else self.known(member_id, joining.instance_id)
@@ -155,7 +157,7 @@ class Group:
             self._take_in(now, token, member_id, joining)
 
     def known(self, member_id: str, instance_id: str | None = None) -> GroupMember:
-        """The member with these ids. Raises `UnknownMemberId`, `FencedInstanceId`."""
+        """Return the member with these ids. Raises `UnknownMemberId`, `FencedInstanceId`."""
         if instance_id is not None and self._static(instance_id).member_id != member_id:
             raise FencedInstanceId(
                 f"another member of group {self.name!r} has group.instance.id "
@@ -167,13 +169,14 @@ class Group:
         return member
 
     def to_replace(self, joining: Joining) -> GroupMember | None:
-        """The static member whose place a client without a member id takes."""
+        """Return the static member that a client without a member id replaces; None if there is
+        none."""
         if joining.instance_id is None:
             return None
         return self.members.of_instance(joining.instance_id)
 
     def check_new(self, joining: Joining) -> None:
-        """Raise what `join` of a new member with this would."""
+        """Raise the errors that `join` of such a new member would raise."""
         self._check_protocols(joining, None)
         self._check_room(joining, None)
 
@@ -193,11 +196,11 @@ class Group:
         self._rebalance(now)
 
     def _take_over(self, now: float, token: Token, before: GroupMember, joining: Joining) -> None:
-        """Have a client that was restarted, or a second one, go on as a static member.
+        """Let a client, restarted or a second one, take over a static member.
 
-        While the group is stable no member has to rejoin for it, unless the protocol or its
-        topics are others now. The answer names the leader as it was: who was the leader does not
-        share out the work anew.
+        In a stable group no member has to rejoin, unless the chosen protocol or the client's topics
+        have changed. The answer names the old leader, so that a client which was the leader does
+        not assign partitions again.
         """
         why = "a later member has the same group.instance.id"
         for waiting in (before.join_token, before.sync_token):
@@ -222,7 +225,7 @@ class Group:
         self._rebalance(now)
 
     def _same_work(self, before: GroupMember, member: GroupMember) -> bool:
-        """Whether the shares of the group stay right with `member` in the place of `before`."""
+        """Whether the group's assignments stay valid when `member` replaces `before`."""
         first = self.members.get(self.leader or "")
         assert first is not None
         if self.members.choose_protocol(first) != self.protocol:
@@ -239,7 +242,8 @@ class Group:
         assignments: Mapping[str, bytes],
         instance_id: str | None = None,
     ) -> None:
-        """`token` gets `Synced`; the leader's sync brings everybody's assignment.
+        """Give `token` its assignment as `Synced`; the leader's sync brings the assignments of all
+        members.
 
         Raises `UnknownMemberId`, `FencedInstanceId`, `IllegalGeneration`, `RebalanceInProgress`,
         `PolicyViolation`.
@@ -260,10 +264,10 @@ class Group:
     def heartbeat(
         self, now: float, member_id: str, generation: int, instance_id: str | None = None
     ) -> None:
-        """A sign of life.
+        """Extend a member's session.
 
-        Raises `UnknownMemberId`, `FencedInstanceId`, `IllegalGeneration`; `RebalanceInProgress`
-        when the member is to join again.
+        Raises `UnknownMemberId`, `FencedInstanceId`, `IllegalGeneration`, and `RebalanceInProgress`
+        when the member must join again.
         """
         member = self._in_generation(member_id, generation, instance_id)
         member.seen(now)
@@ -272,7 +276,7 @@ class Group:
             raise refusal(f"group {self.name!r} is in state {self.state}: join it again")
 
     def leave(self, now: float, member_id: str, instance_id: str | None = None) -> None:
-        """Drop a member that says goodbye. A static one may be named by its instance id alone.
+        """Remove a member that leaves. A static member may be named by its instance id alone.
 
         Raises `UnknownMemberId`, `FencedInstanceId`.
         """
@@ -285,10 +289,10 @@ class Group:
     def check_commit(
         self, now: float, member_id: str, generation: int, instance_id: str | None = None
     ) -> None:
-        """Whether this member may commit positions; one that may is seen by it.
+        """Check that a member may commit positions, and extend its session.
 
-        Who is no member (`generation` below 0) may while the group has none. Raises
-        `UnknownMemberId`, `FencedInstanceId`, `IllegalGeneration`, `RebalanceInProgress`.
+        A client that is no member (`generation` below 0) may commit while the group is empty.
+        Raises `UnknownMemberId`, `FencedInstanceId`, `IllegalGeneration`, `RebalanceInProgress`.
         """
         if generation < 0:
             if self.state is State.EMPTY:
@@ -304,13 +308,13 @@ class Group:
             raise refusal(f"group {self.name!r} is in state {self.state}: sync first")
         member.seen(now)
 
-    # What happens by itself.
+    # Events without a request.
 
     def gone(self, now: float, token: Token) -> None:
-        """No client waits for the answer to `token` any more: its connection is closed.
+        """Handle a closed connection: no client waits for the answer to `token` any more.
 
-        A dynamic member that never got its id can never come back, so it is dropped at once instead
-        of holding up every rebalance until its session is over. Others may join again.
+        A dynamic member that never got its id can never return. It is removed at once, so that it
+        does not delay rebalances until its session expires. Other members may join again.
         """
         for member in list(self.members.values()):
             if member.join_token is token and not (member.answered or member.is_static):
@@ -318,12 +322,12 @@ class Group:
                 self._remove(now, [member], "disconnected while joining")
 
     def next_deadline(self) -> float:
-        """When `time_passed` has something to do, at the earliest."""
+        """Return the earliest time at which `time_passed` has something to do."""
         sessions = (each.expires_at for each in self.members.values() if not each.waits)
         return min(self._phase_ends_at, min(sessions, default=inf))
 
     def time_passed(self, now: float) -> None:
-        """Drop the members that were silent for too long; end what has waited for long enough."""
+        """Remove members whose session has expired, and end phases whose time is over."""
         silent = [
             each for each in self.members.values() if not each.waits and each.expires_at <= now
         ]
@@ -343,10 +347,10 @@ class Group:
             self._remove(now, late, "did not sync in time")
 
     def drop(self) -> None:
-        """End a group that has no members."""
+        """End a group without members."""
         self._go_to(State.DEAD)
 
-    # Steps.
+    # Transitions.
 
     def _static(self, instance_id: str) -> GroupMember:
         member = self.members.of_instance(instance_id)
@@ -371,7 +375,7 @@ class Group:
             raise InconsistentGroupProtocol("a member has to have a protocol type and protocols")
         common = self.members.common_protocols(but=known)
         if not common:
-            return  # There is no other member.
+            return  # there is no other member
         if joining.protocol_type != self.protocol_type:
             raise InconsistentGroupProtocol(
                 f"group {self.name!r} has protocol type {self.protocol_type!r}, "
@@ -420,7 +424,8 @@ class Group:
         self.protocol_type = member.joining.protocol_type
 
     def _rebalance(self, now: float) -> None:
-        """Have everybody join again, unless that is under way; see whether all have."""
+        """Start a rebalance unless one is in progress, and complete it if all members have
+        joined."""
         if self.state is not State.PREPARING:
             for member in self.members.values():
                 self._refuse_sync(member)
@@ -446,7 +451,7 @@ class Group:
     def _end_joining(self, now: float) -> None:
         left_ms = self._delay_left_ms
         if left_ms and self._newcomers:
-            # Others are on their way: wait for them as well, all together no longer than a
+            # More members are arriving: extend the wait. All waits together last no longer than a
             # rebalance may take.
             self._newcomers = False
             delay_ms = min(self._delay_ms, left_ms)
@@ -459,7 +464,7 @@ class Group:
         if self.state is not State.PREPARING:
             return
         if any(each.join_token is not None for each in self.members.values()):
-            self._complete(now)  # Static members that are late keep their places.
+            self._complete(now)  # late static members keep their places
         else:
             self._phase_ends_at = now + self._rebalance_timeout_ms() / 1000
 
@@ -470,7 +475,8 @@ class Group:
             self._complete(now)
 
     def _complete(self, now: float) -> None:
-        """Begin a new generation: the members that joined, and static ones that have not yet."""
+        """Start a new generation with the members that joined, and the static members that have not
+        yet."""
         self._delay_left_ms = None
         self._delay_ms = self._limits.initial_delay_ms
         self.generation += 1
@@ -496,14 +502,16 @@ class Group:
             self.replies.append((token, self._joined(member)))
 
     def _elect(self) -> GroupMember:
-        """The leader of a new generation: the one of the last one, or who joined first."""
+        """Return the leader of the new generation: the previous leader if it joined, else the first
+        that joined."""
         joined = (each for each in self.members.values() if each.join_token is not None)
         first = self.members.get(self.leader or "")
         return first if first is not None and first.join_token is not None else next(joined)
 
     def _is_needed(self, member: GroupMember) -> bool:
-        """Whether a member that does not sync in time holds up others: a static one that is late
-        keeps its share until its session is over, unless it is to share out the work."""
+        """Whether a member that does not sync in time delays the others. A late static member keeps
+        its assignment until its session expires, unless it is the leader that must assign
+        partitions."""
         shares_out = self.state is State.COMPLETING and member.member_id == self.leader
         return shares_out or not member.is_static
 
@@ -520,7 +528,7 @@ class Group:
     def _assign(
         self, now: float, leader: GroupMember, token: Token, assignments: Mapping[str, bytes]
     ) -> None:
-        # What they had was cleared when the generation began.
+        # Earlier assignments were cleared when the generation began.
         added = sum(len(assignments.get(member_id, b"")) for member_id in self.members)
         self._check_size(self.size_bytes + added)
         self._refuse_sync(leader)
@@ -547,7 +555,7 @@ class Group:
             member.sync_token = None
 
     def _remove(self, now: float, members: list[GroupMember], why: str) -> None:
-        """Drop `members`, answer what they wait for, and share out their work among the rest."""
+        """Remove `members`, refuse their waiting requests, and rebalance the rest."""
         for member in members:
             for token in (member.join_token, member.sync_token):
                 if token is not None:

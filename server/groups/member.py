@@ -10,18 +10,18 @@ from ...values import value_class
 from .states import Refusal
 
 Token = object
-"""Stands for one request that waits for its answer."""
+"""Identifies one waiting request."""
 
 MEMBER_BYTES: Final = 1_000
-"""What a member with one protocol takes beside its texts and bytes, about."""
+"""Approximate memory of a member with one protocol in bytes, in addition to its texts and bytes."""
 
 PROTOCOL_BYTES: Final = 250
-"""What each further protocol takes."""
+"""Approximate memory of each further protocol in bytes."""
 
 
 @value_class
 class Protocol:
-    """A way to share out the work that a member offers."""
+    """Assignment protocol that a member offers."""
 
     name: str
     metadata: bytes
@@ -29,25 +29,25 @@ class Protocol:
 
 @value_class
 class Joining:
-    """What a member brings when it joins."""
+    """What a member states when it joins."""
 
     _: KW_ONLY
 
     protocol_type: str
     protocols: tuple[Protocol, ...]
-    """The one it likes best first."""
+    """Offered protocols, in order of preference."""
     session_timeout_ms: int
     rebalance_timeout_ms: int
     client_id: str = ""
     client_host: str = ""
     user: str = ""
-    """The principal that logged in; empty for none."""
+    """Principal of the connection; empty without login."""
     instance_id: str | None = None
-    """`group.instance.id` of a static member; `None` for a dynamic one."""
+    """`group.instance.id` of a static member; None for a dynamic one."""
 
     @property
     def size_bytes(self) -> int:
-        """What it takes to keep it, about."""
+        """Approximate memory of these fields in bytes."""
         texts = len(self.client_id) + len(self.client_host) + len(self.user)
         texts += len(self.instance_id or "")
         objects = PROTOCOL_BYTES * max(len(self.protocols) - 1, 0)
@@ -56,33 +56,34 @@ class Joining:
 
 @value_class
 class IdGiven:
-    """Answer to a join: the client joins again with this member id."""
+    """Answer to a join: the client must join again with this member id."""
 
     member_id: str
 
 
 @value_class
 class Joined:
-    """Answer to a join: the member is in this generation."""
+    """Answer to a join: the member belongs to this generation."""
 
     member_id: str
     generation: int
     protocol: str
     leader: str
     members: Sequence[tuple[str, str | None, bytes]]
-    """Ids, instance ids and metadata of all members, for the leader; empty for others."""
+    """Member ids, instance ids and metadata of all members, for the leader; empty for other
+    members."""
 
 
 @value_class
 class Synced:
-    """Answer to a sync: the member's share of the work."""
+    """Answer to a sync: the member's assignment."""
 
     assignment: bytes
 
 
 @value_class
 class Refused:
-    """Answer to a join or a sync that has waited in vain."""
+    """Answer to a join or sync request that waited and failed."""
 
     error: Refusal
     why: str
@@ -93,23 +94,24 @@ Outcome = IdGiven | Joined | Synced | Refused
 
 @dataclass(slots=True)
 class GroupMember:
-    """A member as its group sees it. Times are seconds on a monotonic clock."""
+    """A member of a group. Times are seconds on a monotonic clock."""
 
     member_id: str
     joining: Joining
     expires_at: float = 0.0
-    """When it is lost unless it sends something; does not count while a request of its waits."""
+    """End of the member's session. It does not count while a request of the member waits."""
     join_token: Token | None = None
     sync_token: Token | None = None
     assignment: bytes = b""
     synced: bool = False
-    """Whether it got its assignment of this generation."""
+    """Whether the member got its assignment of this generation."""
     answered: bool = False
-    """Whether a join of its was answered, so that it may know its id."""
+    """Whether a join of the member was answered, so that the client may know its id."""
 
     @property
     def is_static(self) -> bool:
-        """Whether only the end of its session, or a request to leave, ends it."""
+        """Whether the member is static: it is removed only at the end of its session or when it
+        leaves."""
         return self.joining.instance_id is not None
 
     @property
@@ -118,16 +120,16 @@ class GroupMember:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes to keep it, about."""
+        """Approximate memory of the member in bytes."""
         own = MEMBER_BYTES + len(self.member_id) + len(self.assignment)
         return own + self.joining.size_bytes
 
     def seen(self, now: float) -> None:
-        """It gave a sign of life."""
+        """Extend the session after a request of the member."""
         self.expires_at = now + self.joining.session_timeout_ms / 1000
 
     def metadata(self, protocol: str) -> bytes:
-        """What it brought for `protocol`; empty when it does not offer it."""
+        """Return the member's metadata for `protocol`; empty if it does not offer the protocol."""
         for each in self.joining.protocols:
             if each.name == protocol:
                 return each.metadata
@@ -135,22 +137,22 @@ class GroupMember:
 
 
 class Roster:
-    """Members by id, in the order in which they came.
+    """Members by id, in the order in which they joined.
 
-    A member's `joining` and `assignment` are changed here and nowhere else. So neither how much
-    they take nor which protocols all of them offer has to be counted anew for each of a thousand
-    members that join at a time.
+    Only this class changes a member's `joining` and `assignment`. So the total size and the common
+    protocols are updated per change, and are not recomputed for each of a thousand members that
+    join at the same time.
     """
 
     def __init__(self, on_size: Callable[[Joining, int], None]) -> None:
-        """`on_size` is called with how many bytes more a client's member takes, or less."""
+        """`on_size` is called with a client and the change of its member's size in bytes."""
         self._on_size = on_size
         self._members: dict[str, GroupMember] = {}
         self._offers: Counter[str] = Counter()
         self._static: dict[str, GroupMember] = {}
-        """Static members by their instance ids."""
+        """Static members by instance id."""
         self.size_bytes = 0
-        """What it takes to keep them all, about."""
+        """Approximate memory of all members in bytes."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -165,7 +167,7 @@ class Roster:
         return self._members.get(member_id)
 
     def of_instance(self, instance_id: str) -> GroupMember | None:
-        """The static member with this `group.instance.id`."""
+        """Return the static member with this `group.instance.id`; None if there is none."""
         return self._static.get(instance_id)
 
     def values(self) -> ValuesView[GroupMember]:
@@ -186,7 +188,8 @@ class Roster:
         self._count(member, -1)
 
     def replace(self, member: GroupMember, by: GroupMember) -> None:
-        """Put a static member in the place of the one that had its instance id."""
+        """Replace a static member by the new member with its instance id, at the same place of the
+        order."""
         order = list(self._members)
         self.remove(member)
         self.add(by)
@@ -194,7 +197,7 @@ class Roster:
         self._members = {each: self._members[each] for each in renamed}
 
     def renew(self, member: GroupMember, joining: Joining) -> None:
-        """The member joined again, perhaps with other things than before."""
+        """Replace what a member stated when it joined, because it joined again."""
         assert member.joining.instance_id == joining.instance_id, "a member stays what it is"
         self._count(member, -1)
         member.joining = joining
@@ -205,7 +208,8 @@ class Roster:
         member.assignment = assignment
 
     def common_protocols(self, but: GroupMember | None = None) -> set[str]:
-        """What all members, or all of them `but` one, offer; empty when there are none."""
+        """Return the protocols that all members, except `but`, offer; empty if there are no such
+        members."""
         others = len(self._members) - (but is not None)
         own = _names(but) if but is not None else set()
         return {
@@ -215,9 +219,9 @@ class Roster:
         }
 
     def choose_protocol(self, first: GroupMember) -> str:
-        """Of the protocols that all offer, the one that most of them like best.
+        """Return the common protocol that most members prefer.
 
-        Between equals it is the one that `first` prefers. There must be a common one.
+        Among equals, the one that `first` prefers. There must be a common protocol.
         """
         common = self.common_protocols()
         assert common, "a member without a protocol in common is not let in"

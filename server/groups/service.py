@@ -20,45 +20,46 @@ from .member import GroupMember, Joining, Outcome, Refused
 from .states import State
 
 LATE_SECONDS: Final = 0.1
-"""When the loop looks at a deadline so much too late, it looks once more after this time: what
-members said meanwhile lies in their sockets, and a loop calls its timers before it reads."""
+"""If a timer fires later than this, members are checked after this delay instead: their requests
+may be in the sockets, and an event loop runs timers before it reads sockets."""
 
 LOOK_SECONDS: Final = 0.01
-"""Shortest time between two looks, for a clock that stands still at a deadline."""
+"""Shortest time between two checks, for a clock that stands still at a deadline."""
 
 MAX_NAME_IN_MEMBER_ID: Final = 100
-"""Characters. Member ids are in every request and in log lines."""
+"""Longest part of a client id or instance id in a member id, in characters. Member ids appear in
+every request and in log lines."""
 
 Answer = asyncio.Future[Outcome | None]
-"""What a request that waits gets. Its connection sets `None` when it ends and no client waits."""
+"""Future of a waiting request's answer. The connection sets it to None when it closes."""
 
 
 @value_class
 class GroupFigures:
-    """What metrics show of all groups together."""
+    """Figures of all groups together."""
 
     _: KW_ONLY
 
     states: Mapping[State, int] = field(default_factory=dict)
-    """How many groups are in each state that a group can be in."""
+    """Number of groups in each state."""
     members: int = 0
     size_bytes: int = 0
     rebalances: int = 0
     members_gone: Mapping[str, int] = field(default_factory=dict)
-    """By reason."""
+    """Number of removed members by reason."""
 
 
 def count_states(groups: Iterable[Group]) -> dict[State, int]:
-    """How many of `groups` are in each state; a dead group is none."""
+    """Return the number of groups in each state; dead groups are not counted."""
     counts = Counter(group.state for group in groups)
     return {state: counts[state] for state in State if state is not State.DEAD}
 
 
 class GroupService:
-    """Passes requests to the coordinator, answers those that wait, and passes it the time.
+    """Passes requests and the time to the coordinator, and answers waiting requests.
 
-    Deadlines are on the broker's clock. `look` is called when one of them should be reached, and by
-    what moves the clock.
+    Deadlines are on the broker's clock. `look` is called when a deadline should be reached, and
+    whenever the clock is moved.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class GroupService:
         observe: Observer,
         emptied: Callable[[str], None],
     ) -> None:
-        """`emptied` is called with a group whose last member has gone."""
+        """`emptied` is called with the name of a group when its last member has left."""
         self._loop = loop
         self._clock = clock
         self._observe = observe
@@ -77,28 +78,28 @@ class GroupService:
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._due_at = inf
-        """When the timer is to fire, on the broker's clock."""
+        """Time of the timer, on the broker's clock."""
         self._waiting: set[Answer] = set()
         self.taken_over: Callable[[], None] = lambda: None
-        """Called when this broker begins to look after the groups."""
+        """Called when this broker becomes the coordinator of the groups."""
         self.rebalances = 0
-        """How many were begun."""
+        """Number of rebalances that were started."""
         self.members_gone: dict[str, int] = {}
-        """How many are no longer members, by reason."""
+        """Number of members that left or were removed, by reason."""
         self.coordinator = Coordinator(
             limits_of(settings), new_member_id, on_change=self._changed, on_lost=self._lost
         )
         self.begin()
 
     def begin(self) -> None:
-        """As `Coordinator.begin`."""
+        """Start to coordinate the groups, as `Coordinator.begin` does."""
         self.coordinator.begin(self._now())
 
     def join(
         self, name: str, member_id: str, joining: Joining, *, gives_id: bool = False
     ) -> Answer:
-        """As `Coordinator.join`; the future's result is the answer. Who cancels it does not wait
-        for it any more."""
+        """Join as `Coordinator.join` does; the future gets the answer. Cancelling the future means
+        that no client waits for the answer."""
         return self._ask(
             lambda token: self.coordinator.join(
                 self._now(), token, name, member_id, joining, gives_id=gives_id
@@ -113,7 +114,7 @@ class GroupService:
         assignments: Mapping[str, bytes],
         instance_id: str | None = None,
     ) -> Answer:
-        """As `Coordinator.sync`; the future's result is the answer."""
+        """Sync as `Coordinator.sync` does; the future gets the answer."""
         return self._ask(
             lambda token: self.coordinator.sync(
                 self._now(), token, name, member_id, generation, assignments, instance_id
@@ -123,12 +124,12 @@ class GroupService:
     def heartbeat(
         self, name: str, member_id: str, generation: int, instance_id: str | None = None
     ) -> None:
-        """As `Coordinator.heartbeat`."""
+        """Extend a member's session as `Coordinator.heartbeat` does."""
         self._check_running()
         self.coordinator.heartbeat(self._now(), name, member_id, generation, instance_id)
 
     def leave(self, name: str, member_id: str, instance_id: str | None = None) -> None:
-        """As `Coordinator.leave`."""
+        """Leave as `Coordinator.leave` does."""
         self._check_running()
         self.coordinator.leave(self._now(), name, member_id, instance_id)
         self._arrange()
@@ -136,7 +137,7 @@ class GroupService:
     def check_commit(
         self, name: str, member_id: str, generation: int, instance_id: str | None = None
     ) -> None:
-        """As `Coordinator.check_commit`."""
+        """Check a commit as `Coordinator.check_commit` does."""
         self.coordinator.check_commit(self._now(), name, member_id, generation, instance_id)
 
     def look(self) -> None:
@@ -146,7 +147,7 @@ class GroupService:
         self._arrange()
 
     def figures(self) -> GroupFigures:
-        """How the groups are now."""
+        """Return the current figures of the groups for metrics."""
         groups = self.coordinator.groups.values()
         return GroupFigures(
             states=count_states(groups),
@@ -157,7 +158,7 @@ class GroupService:
         )
 
     def stop(self) -> None:
-        """Take no more requests, and send waiting members to look for another coordinator."""
+        """Refuse further requests, and tell waiting members to find another coordinator."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -166,7 +167,8 @@ class GroupService:
                 answer.set_result(Refused(NotCoordinator, "the broker stops"))
 
     def moved_away(self) -> None:
-        """Another broker looks after the groups: their members find it, and begin again there."""
+        """Forget the groups, because another broker coordinates them. Waiting members are told to
+        find it."""
         self.coordinator.forget_all()
         for answer in list(self._waiting):
             if not answer.done():
@@ -195,14 +197,14 @@ class GroupService:
             self._arrange()
 
     def _arrange(self) -> None:
-        """Answer what can be answered, and wait for the next deadline."""
+        """Answer waiting requests, and set the timer for the next deadline."""
         for token, outcome in self.coordinator.take_replies():
             assert isinstance(token, asyncio.Future)
             if not token.done():
                 token.set_result(outcome)
         due_at = self.coordinator.next_deadline()
         if self._stopped or due_at >= self._due_at:
-            return  # A timer that fires too early finds nothing to do.
+            return  # a timer that fires too early finds nothing to do
         if self._timer is not None:
             self._timer.cancel()
         self._due_at = due_at
@@ -246,7 +248,7 @@ class GroupService:
 
 
 def limits_of(settings: BrokerSettings) -> CoordinatorLimits:
-    """What the settings say about groups."""
+    """Return the limits from the settings."""
     return CoordinatorLimits(
         group=GroupLimits(
             members_max=settings.group_max_size,
@@ -261,7 +263,7 @@ def limits_of(settings: BrokerSettings) -> CoordinatorLimits:
 
 
 def new_member_id(joining: Joining) -> str:
-    """An id that no member had before: no member of an earlier broker is taken for this one."""
+    """Return a unique member id. It never equals an id from an earlier run of the broker."""
     from uuid import uuid4
 
     name = joining.client_id if joining.instance_id is None else joining.instance_id

@@ -1,9 +1,9 @@
-"""The states of a consumer group, as one table.
+"""States of a consumer group, as one table.
 
-A group is `Empty` until a member joins. Then it prepares a rebalance: it waits until every member
-has joined, at most for the rebalance timeout. With that a new generation begins; its leader knows
-all members and shares out the work, which completes the rebalance. `Stable` lasts until members
-come, go or are lost. A `Dead` group is one that was dropped.
+A group is `Empty` until a member joins. It then prepares a rebalance: it waits until every member
+has joined, for at most the rebalance timeout. A new generation begins; its leader knows all members
+and assigns the partitions, which completes the rebalance. The group stays `Stable` until members
+join, leave or are lost. A `Dead` group was deleted.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Refusal = type[CodedError]
 
 
 class State(StrEnum):
-    """Where a group is; the values are Kafka's names."""
+    """State of a group; the values are Kafka's names."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -28,37 +28,38 @@ class State(StrEnum):
 
 
 class Sync(StrEnum):
-    """What a member's sync-group gets."""
+    """Treatment of a member's sync-group."""
 
     WAITS = "waits"
-    """It is answered when the leader has brought the assignments."""
+    """Answered when the leader has sent the assignments."""
     ANSWERED = "answered"
-    """It is answered at once, with the assignment that there is."""
+    """Answered at once with the member's assignment."""
 
 
 class Rejoin(StrEnum):
-    """What becomes of a join-group of a member that brings nothing new."""
+    """Treatment of a join-group by which a member changes nothing."""
 
     WAITS = "waits"
-    """It counts for the rebalance that is prepared."""
+    """Counts for the rebalance in preparation."""
     ANSWERED = "answered"
-    """It gets the same answer once more: the first one may be lost."""
+    """Gets the same answer again, because the first one may be lost."""
     LEADER_REBALANCES = "leader rebalances"
-    """As above, but the leader asks for a new rebalance by it: its topics may have changed."""
+    """The same, but the leader's request starts a rebalance, because the leader's topics may have
+    changed."""
 
 
 @value_class
 class Rules:
-    """What holds in one state, for members of the group's present generation."""
+    """Rules of one state, for members of the group's current generation."""
 
     next: frozenset[State]
-    """The states that may follow."""
+    """States that may follow."""
     rejoin: Rejoin | Refusal
     sync: Sync | Refusal
     heartbeat: Refusal | None
-    """What a heartbeat is refused with; it counts as a sign of life all the same."""
+    """Error of a heartbeat, which extends the session all the same; None: no error."""
     commit: Refusal | None
-    """What offset-commit is refused with."""
+    """Error of an offset-commit; None: no error."""
 
 
 RULES: Final[Mapping[State, Rules]] = MappingProxyType(
@@ -100,5 +101,6 @@ RULES: Final[Mapping[State, Rules]] = MappingProxyType(
         ),
     }
 )
-"""The whole table. A commit is taken while a rebalance is prepared, because members commit what
-they have done before they join again; once the new generation is there, its shares may overlap."""
+"""Rules by state. A commit is accepted while a rebalance is prepared, because members commit their
+work before they join again. After the new generation has begun, the old and new assignments may
+overlap."""

@@ -1,1 +1,1 @@
-"""What the broker counts, and how Prometheus sees it."""
+"""Counters of the broker, and their metrics for Prometheus."""

@@ -1,7 +1,7 @@
 """Prometheus' text format, made line by line.
 
-A broker with a thousand topics has 40,000 lines. They are made one at a time, so that
-the caller can give way to others in between.
+A broker with a thousand topics has 40,000 lines. They are made one at a time, so that the caller
+can serve other requests in between.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,31 +11,32 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Sample(NamedTuple):
-    """One line."""
+    """One line of a metric: labels and a value."""
 
     labels: Labels
-    """Names and values."""
+    """Pairs of name and value."""
     value: float
     suffix: str = ""
-    """What is behind the family's name: `_bucket`."""
+    """Suffix after the family's name, such as `_bucket`."""
 
 
 class Family(NamedTuple):
-    """Lines of one name."""
+    """A metric family: all lines of one name."""
 
     name: str
-    """As the lines have it, for a counter with `_total`; without what a histogram adds."""
+    """Name as in the lines, for a counter with `_total`, for a histogram without suffixes."""
     kind: str
-    """`counter`, `gauge` or `histogram`."""
+    """Type of the metric: `counter`, `gauge` or `histogram`."""
     meaning: str
     labels: tuple[str, ...]
-    """Names of the labels, those of a histogram's buckets aside."""
+    """Label names, without the `le` of a histogram's buckets."""
     samples: Iterable[Sample | None]
-    """Made when they are asked for; None is only a place where others may be let through."""
+    """Samples, made on demand. None only marks a place where the caller may serve other
+    requests."""
 
 
 def text_lines(families: Iterable[Family]) -> Iterator[str]:
-    """The lines, with their ends; empty strings where there was nothing but work."""
+    """Yield the lines, each with its line end. An empty string stands for work without a line."""
     for family in families:
         meaning = family.meaning.replace("\\", r"\\").replace("\n", r"\n")
         yield f"# HELP {family.name} {meaning}\n# TYPE {family.name} {family.kind}\n"

@@ -1,7 +1,7 @@
-"""The names under which Prometheus sees the broker's figures.
+"""Metric families: names, help texts and values for Prometheus.
 
-Topic is the only label that grows, and it goes when the topic does; only the end offset and the
-lag of named positions have a line for each partition.
+`topic` is the only label whose number of values grows; its lines are removed with the topic. Only
+the end offset and the lag of committed positions have a line per partition.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -93,7 +93,7 @@ TOPIC_COUNTERS: tuple[tuple[str, str, Callable[[TopicFigures], int]], ...] = (
         lambda topic: topic.failures,
     ),
 )
-"""Name without `_total`, meaning, value."""
+"""Name without `_total`, help text, value."""
 
 TOPIC_COUNTERS_BY: tuple[
     tuple[str, str, str, Callable[[TopicFigures], Mapping[str, float]]], ...
@@ -125,43 +125,43 @@ TOPIC_COUNTERS_BY: tuple[
         lambda topic: topic.conversion_seconds,
     ),
 )
-"""Name without `_total`, meaning, a second label, values by that label."""
+"""Name without `_total`, help text, a second label, values by that label."""
 
 LATENCY_BUCKETS_SECONDS = tuple(bound / 1000 for bound in LATENCY_BUCKETS_MS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauges:
-    """What is not counted but looked up when the metrics are asked for. The defaults are those of a
-    broker without logs and clients."""
+    """Values that are not counted but read when the metrics are requested. The defaults are those
+    of a broker without logs and clients."""
 
     logs: Callable[[], Iterable[Log]] = tuple
-    """The open logs."""
+    """Returns the open logs."""
     retention_now_ms: int = 0
-    """The time that retention goes by."""
+    """Current time for retention."""
     clock_ahead_seconds: float = 0.0
     connections: int = 0
     held_bytes: int = 0
     unauthenticated: int = 0
     certificate_days: float | None = None
-    """Days until the certificate expires; `None` without TLS."""
+    """Days until the certificate expires; None without TLS."""
     parked: Mapping[str, int] = field(default_factory=dict)
-    """Waiting requests by api."""
+    """Waiting requests by API."""
     lags: Mapping[tuple[str, str, int], Lag] = field(default_factory=dict)
-    """By name, topic and partition of the positions that are followed."""
+    """Lag by name, topic and partition of the followed positions."""
     lags_left_out: int = 0
     groups: GroupFigures = field(default_factory=GroupFigures)
     positions_bytes: int = 0
     producer_states_bytes: int = 0
     replicas: ReplicaFigures | None = None
-    """`None` of a broker that is alone."""
+    """Figures of replication; None for a single broker."""
 
 
 def metrics_lines(figures: Figures, gauges: Gauges) -> Iterator[str]:
-    """Every metric in Prometheus' text format, piece by piece; what is counted meanwhile may be in
-    the later pieces. Those of the process come last."""
+    """Yield all metrics in Prometheus' text format, piece by piece. Values that change meanwhile
+    may be in later pieces. The metrics of the process come last."""
     yield from text_lines(families(figures, gauges))
-    # It takes a tenth of a second to import, which the start of a broker need not wait for.
+    # The import takes a tenth of a second, which would delay the start of a broker.
     from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
     registry = CollectorRegistry(auto_describe=False)
@@ -170,7 +170,7 @@ def metrics_lines(figures: Figures, gauges: Gauges) -> Iterator[str]:
 
 
 def families(figures: Figures, gauges: Gauges) -> Iterator[Family]:
-    """Every metric but those of the process."""
+    """Yield all metric families except those of the process."""
     yield from _requests(figures, gauges)
     yield from _connections(figures, gauges)
     yield from security_families(figures, gauges.unauthenticated, gauges.certificate_days)
@@ -369,7 +369,7 @@ def _logs(gauges: Gauges) -> Iterator[Family]:
 
 
 def _values(values: Mapping[str, int]) -> Iterator[Sample]:
-    """Of each topic; looked at when the lines before them are made, which fill them."""
+    """Yield one sample per topic. `values` is filled while the samples before them are yielded."""
     for topic, number in values.items():
         yield Sample(_of(topic), number)
 
@@ -525,7 +525,7 @@ def _by_label(name: str, text: str, label: str, counts: Mapping[str, int]) -> Fa
 def _histogram(
     labels: Labels, bounds: Sequence[float], counts: Sequence[int], total: float
 ) -> Iterator[Sample]:
-    """Prometheus' buckets: each counts everything at or below its bound."""
+    """Yield Prometheus' histogram buckets; each counts all values up to its bound."""
     running = list(accumulate(counts))
     for bound, number in zip(bounds, running, strict=False):
         yield Sample((*labels, ("le", str(float(bound)))), number, "_bucket")
@@ -537,7 +537,7 @@ def _histogram(
 def security_families(
     figures: Figures, unauthenticated: int, certificate_days: float | None
 ) -> Iterator[Family]:
-    """`certificate_days` is `None` without TLS."""
+    """Yield the families. `certificate_days` is None without TLS."""
     yield Family(
         "horolog_unauthenticated_connections",
         "gauge",

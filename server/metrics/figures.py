@@ -13,24 +13,25 @@ from ...clock import Clock
 from ...protocol.records.latency import LatencyCounts
 
 INTERVAL_SECONDS: Final = 0.5
-"""Between two looks. A stall longer than this is always seen; what a look costs is not to be."""
+"""Seconds between two measurements. A longer stall is always noticed, and the cost of measuring
+stays negligible."""
 
 SLOTS = 60
 
 
 class MaxWindow:
-    """The largest value recorded in the last `window_ms` milliseconds."""
+    """Largest value recorded in the last `window_ms` milliseconds."""
 
     __slots__ = ("_clock", "_largest", "_numbers", "_place", "_slot_seconds", "_until")
 
     def __init__(self, clock: Clock, window_ms: int) -> None:
         self._clock = clock
         self._slot_seconds = max(window_ms, 1) / 1000 / SLOTS
-        # One slot more than the window holds: the one being filled is only partly over.
+        # One slot more than the window holds, because the current slot is only partly over.
         self._numbers = [-1] * (SLOTS + 1)
         self._largest = [0] * (SLOTS + 1)
         self._place = 0
-        """The slot that is being filled, up to `_until`."""
+        """Index of the current slot, which ends at `_until`."""
         self._until = 0.0
 
     def record(self, value: int) -> None:
@@ -45,7 +46,7 @@ class MaxWindow:
             self._largest[self._place] = value
 
     def largest(self) -> int | None:
-        """The largest value of the window, `None` when nothing was recorded in it."""
+        """Return the largest value in the window; None if nothing was recorded."""
         oldest = int(self._clock.monotonic() / self._slot_seconds) - SLOTS
         return max(
             (
@@ -61,12 +62,12 @@ FSYNC_BUCKETS_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0
 REQUEST_BUCKETS_SECONDS = (0.0001, 0.00025, *FSYNC_BUCKETS_SECONDS, 30.0)
 
 _ADDED_TOGETHER: Final = 16
-"""Many counts are added up in less time than one after the other."""
+"""Number of counts that are added up together, which takes less time than one by one."""
 
 
 @dataclass(slots=True)
 class Spread:
-    """Counts of seconds by upper bound; the last one has none."""
+    """Histogram of durations in seconds: counts by upper bound. The last count has no bound."""
 
     bounds: tuple[float, ...]
     counts: list[int] = field(init=False)
@@ -81,7 +82,7 @@ class Spread:
 
 
 class LoopLag:
-    """Has itself called at regular times, and counts how much later than that it was."""
+    """Schedules itself at regular times, and records how late it was called."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, spread: Spread) -> None:
         self._loop = loop
@@ -106,7 +107,7 @@ class LoopLag:
 
 @dataclass(slots=True)
 class TopicFigures:
-    """What is counted for one topic since the broker started."""
+    """Counters of one topic since the broker started."""
 
     largest_latency: MaxWindow
     messages: int = 0
@@ -115,7 +116,7 @@ class TopicFigures:
     window_bytes_out: int = 0
     """Bytes of message sets sent to readers of windows of the topic, by their names."""
     clock_behind: int = 0
-    """Appends whose stamp is the one before them, because the clock was behind it."""
+    """Appends that got the same append time as the one before, because the clock was behind it."""
     rejected: dict[str, int] = field(default_factory=dict)
     rolls: dict[str, int] = field(default_factory=dict)
     deleted_segments: int = 0
@@ -129,17 +130,17 @@ class TopicFigures:
     converted_messages: dict[str, int] = field(default_factory=dict)
     converted_bytes: dict[str, int] = field(default_factory=dict)
     conversion_seconds: dict[str, float] = field(default_factory=dict)
-    """By direction: `append_up` (to a later format), `append_down`, `fetch_down`."""
+    """Figures by direction: `append_up` (to a later format), `append_down`, `fetch_down`."""
     dropped_headers: int = 0
-    """Headers of messages that were converted to a format that has no place for them."""
+    """Headers dropped by a conversion to a format without headers."""
     repeated_messages: int = 0
-    """Messages that a producer sent again, and that were stored before."""
+    """Messages that a producer sent again although they were stored."""
     _latency: LatencyCounts = field(default_factory=LatencyCounts)
     _to_add: list[LatencyCounts] = field(default_factory=list)
 
     @property
     def latency(self) -> LatencyCounts:
-        """Of all messages."""
+        """Latency of all messages."""
         self._add_up()
         return self._latency
 
@@ -148,7 +149,7 @@ class TopicFigures:
         self._to_add.clear()
 
     def appended(self, messages: int, size_bytes: int, latency: LatencyCounts | None) -> None:
-        """Count one appended set."""
+        """Count one appended record set."""
         self.messages += messages
         self.bytes_in += size_bytes
         if latency is None:
@@ -160,7 +161,7 @@ class TopicFigures:
             self.largest_latency.record(latency.max_ms)
 
     def converted(self, direction: str, messages: int, size_bytes: int, seconds: float) -> None:
-        """Count messages that changed their format, and what that took."""
+        """Count converted messages, and the cost of their conversion."""
         count(self.converted_messages, direction, messages)
         count(self.converted_bytes, direction, size_bytes)
         took = self.conversion_seconds.get(direction, 0.0)
@@ -168,7 +169,7 @@ class TopicFigures:
 
 
 class Figures:
-    """What is counted for the whole broker, and the figures of each topic."""
+    """Counters of the whole broker, and of each topic."""
 
     def __init__(self, clock: Clock, latency_window_ms: int) -> None:
         self._clock = clock
@@ -176,49 +177,51 @@ class Figures:
         self.topics: dict[str, TopicFigures] = {}
         self.requests: dict[tuple[str, str], int] = {}
         self.request_times: dict[str, Spread] = {}
-        """By api: from taking a request up to making its answer."""
+        """Durations by API, from taking a request to making its answer."""
         self.received_bytes = 0
         self.sent_bytes = 0
         self.connections_opened = 0
         self.connections_refused: dict[str, int] = {}
         self.connections_dropped: dict[str, int] = {}
         self.tls_failures: dict[str, int] = {}
-        """TLS handshakes that failed, by reason."""
+        """Failed TLS handshakes by reason."""
         self.throttled: dict[str, int] = {}
-        """Answers after which a client was not listened to, by the quota that said so."""
+        """Answers after which the client was throttled, by quota."""
         self.throttled_seconds: dict[str, float] = {}
         self.logins: dict[tuple[str, str], int] = {}
-        """By mechanism and result."""
+        """Logins by mechanism and result."""
         self.http_connections = 0
-        """Those that are open."""
+        """Number of open HTTP connections."""
         self.http_requests_refused: dict[str, int] = {}
         self.clock_steps: dict[str, int] = {}
-        """By direction: `forward`, `back`, and each `_while_stopped`."""
+        """Steps of the wall clock by direction: `forward`, `back`, and each with
+        `_while_stopped`."""
         self.failed_passes: dict[str, int] = {}
         self.parked_refused = 0
         self.suppressed_lines: dict[str, int] = {}
-        """Log lines that were not written because there were too many like them."""
+        """Log entries that were suppressed because there were too many like them."""
         self.damaged_partitions: dict[tuple[str, int], None] = {}
-        """Those in which damage was met, and perhaps is still."""
+        """Partitions in which damage was found, and perhaps still is."""
         self.scrubbed_bytes = 0
         self.scrub_rounds = 0
         self.scrub_total_bytes = 0
-        """What the logs had when the last round of scrubbing began."""
+        """Bytes of all logs when the last round of scrubbing began."""
         self.scrub_done_bytes = 0
-        """What of it was read."""
+        """Bytes of these that the round has read."""
         self.fsync = Spread(FSYNC_BUCKETS_SECONDS)
         self.loop_lag = Spread(FSYNC_BUCKETS_SECONDS)
-        """How much later than it asked for a timer of the event loop was called."""
+        """Delays of event loop timers."""
 
     def request_time(self, api: str) -> Spread:
-        """How long requests of one kind took."""
+        """Return the durations of one kind of request."""
         spread = self.request_times.get(api)
         if spread is None:
             spread = self.request_times[api] = Spread(REQUEST_BUCKETS_SECONDS)
         return spread
 
     def topic(self, name: str) -> TopicFigures:
-        """The figures of a topic that exists: callers never name one that a client made up."""
+        """Return the figures of an existing topic. Callers must not pass names that a client made
+        up."""
         figures = self.topics.get(name)
         if figures is None:
             window = MaxWindow(self._clock, self.latency_window_ms)
@@ -226,16 +229,16 @@ class Figures:
         return figures
 
     def answered(self, api: str, result: str, seconds: float, requests: int = 1) -> None:
-        """Count requests of one kind that had the same result; each took `seconds`."""
+        """Count `requests` of one kind with the same result; each took `seconds`."""
         counts, key = self.requests, (api, result)
         counts[key] = counts.get(key, 0) + requests
         (self.request_times.get(api) or self.request_time(api)).add(seconds, requests)
 
     def forget(self, name: str) -> None:
-        """Drop the figures of a topic that is deleted."""
+        """Drop the figures of a deleted topic."""
         self.topics.pop(name, None)
 
 
 def count(counts: dict[str, int], key: str, amount: int = 1) -> None:
-    """Add `amount` to `counts[key]`, which may not be there yet."""
+    """Add `amount` to `counts[key]`; a missing key counts as 0."""
     counts[key] = counts.get(key, 0) + amount

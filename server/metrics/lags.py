@@ -1,8 +1,8 @@
-"""How far named positions are behind their logs.
+"""Lag of committed positions.
 
-The time of the first message that was not consumed is looked up in turns with the requests, and
-kept until the position moves. Paces are noted when positions are committed, so that appends pay
-nothing for them.
+The time of the first unread message is looked up in turn with client requests, and cached until the
+position moves. The reading pace is recorded when positions are committed, so that appends pay
+nothing for it.
 """
 
 from collections import OrderedDict
@@ -25,11 +25,11 @@ from ..logs import Logs
 from ..work import Work
 
 MAX_FOLLOWED: Final = 1000
-"""Positions whose lag is a metric and whose pace is known: those committed last. Each takes about
-2 KiB here, and two lines of every scrape."""
+"""Positions whose lag is a metric and whose pace is known: those committed last. Each takes about 2
+KiB of memory, and two lines of each scrape."""
 
 MAX_TIMES: Final = 4 * MAX_FOLLOWED
-"""Times of messages that are kept: some 200 bytes each."""
+"""Number of cached message times: some 200 bytes each."""
 
 Key = tuple[str, str, int]
 """Name, topic and partition of a position."""
@@ -37,7 +37,7 @@ Key = tuple[str, str, int]
 
 @value_class
 class _FirstTime:
-    """When the message at an offset came."""
+    """Time of the message at an offset."""
 
     log: Log
     time_ms: int | None
@@ -45,7 +45,7 @@ class _FirstTime:
 
 
 class Lags:
-    """Answers for any position; follows the ones committed last."""
+    """Computes the lag of any position, and follows those committed last."""
 
     def __init__(self, logs: Logs, positions: PositionReading, work: Work, clock: Clock) -> None:
         self._logs = logs
@@ -56,24 +56,25 @@ class Lags:
         self._times: OrderedDict[tuple[str, int, int], _FirstTime] = OrderedDict()
         self._stored_are_followed = False
         self.followed: dict[Key, Lag] = {}
-        """As of the last `refresh`."""
+        """Lag of the followed positions at the last `refresh`."""
 
     @property
     def left_out(self) -> int:
-        """How many positions are not followed because there are too many."""
+        """Number of positions that are not followed because there are too many."""
         return max(len(self._positions) - len(self._paces), 0)
 
     def committed(self, name: str, position: StoredPosition) -> None:
-        """A position was stored: note its pace."""
+        """Record the pace of a position that was committed."""
         pace = self._follow((name, position.topic, position.partition))
         with suppress(HorologError, OSError):
             log = self._logs.find(position.topic, position.partition)
             pace.note(self._clock.monotonic(), position.offset, log.high_watermark)
 
     async def of(self, topic: str, partition: int, offset: int, name: str = "") -> Lag:
-        """The lag of a position, with its pace if it is one of `name` that is followed.
+        """Return the lag of a position. Its pace is included if it is a followed position of
+        `name`.
 
-        Raises `UnknownTopicOrPartition`, and what opening the log raises.
+        Raises `UnknownTopicOrPartition`, and errors of opening the log.
         """
         log = self._logs.find(topic, partition)
         if not log.prepared:
@@ -93,7 +94,7 @@ class Lags:
         )
 
     async def refresh(self) -> None:
-        """Look at all followed positions again."""
+        """Update the lag of all followed positions."""
         await self._follow_stored()
         found: dict[Key, Lag] = {}
         turns = self._work.turns()
@@ -108,7 +109,7 @@ class Lags:
         self.followed = found
 
     async def _follow_stored(self) -> None:
-        """Once: follow what was committed last before the broker started."""
+        """Follow the positions that were committed last before the broker started. Done once."""
         if self._stored_are_followed:
             return
         self._stored_are_followed = True
@@ -149,7 +150,7 @@ class Lags:
             if append_ms != NO_TIMESTAMP:
                 return _FirstTime(log, append_ms, False)
         try:
-            # Opening a compressed set may take long.
+            # Decompressing a set may take long.
             data = reader.read(log, offset, 0, whole_first=True).read()
             limit = log.settings.max_decompressed_bytes
             timed = await self._work.in_conversion_thread(_first_record_time(data, offset, limit))
@@ -163,7 +164,7 @@ class Lags:
 def _first_record_time(
     data: bytes, offset: int, max_bytes: int
 ) -> Callable[[], tuple[int, TimestampType | None] | None]:
-    """A call that gives time and type of the first message from `offset` on in a set."""
+    """Return a function that finds time and type of the first message of a set from `offset` on."""
 
     def call() -> tuple[int, TimestampType | None] | None:
         for record in records(data, max_decompressed_bytes=max_bytes, from_offset=offset):

@@ -1,4 +1,4 @@
-"""Writes `docs/metrics.md` from the collector: `python -m horolog.server.metrics.reference`."""
+"""Generator of `docs/metrics.md`: `python -m horolog.server.metrics.reference`."""
 
 import sys
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _WINDOW_MS = 60_000
 
 
 def lines() -> Iterator[str]:
-    """The lines of the page."""
+    """Yield the lines of the page."""
     yield from _INTRODUCTION.splitlines()
     figures = Figures(SystemClock(), _WINDOW_MS)
     for family in sorted(families(figures, Gauges()), key=lambda family: family.name):

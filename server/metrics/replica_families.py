@@ -1,4 +1,4 @@
-"""The figures of a cluster member."""
+"""Metric families of replication."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field
@@ -9,25 +9,25 @@ from .exposition import Family, Sample
 
 @value_class
 class ReplicaFigures:
-    """How a cluster is, as one broker knows it."""
+    """State of a cluster, as one broker knows it."""
 
     leads: bool = False
     epoch: int = -1
     replicas: int = 0
-    """Brokers that the leader knows, itself included; 0 where this broker does not lead."""
+    """Brokers that the leader knows, including itself; 0 where this broker does not lead."""
     in_sync: int = 0
-    """As the leader counts them; 0 where this broker does not lead."""
+    """Brokers in sync according to the leader; 0 where this broker does not lead."""
     under_min: bool = False
     """Whether the leader refuses acks=all."""
     elections: int = 0
     not_copied: int = 0
     """Partitions that are damaged here, or of which something could not be copied."""
     lags: Mapping[int, tuple[int, float | None]] = field(default_factory=dict)
-    """By broker, as the leader knows it: messages that it lacks, and their age in seconds."""
+    """Lag by broker, as the leader knows it: missing messages, and their age in seconds."""
 
 
 def replica_families(figures: ReplicaFigures | None) -> Iterator[Family]:
-    """`None` is a broker that is alone: there are no samples then."""
+    """Yield the families. They have no samples for a single broker (None)."""
     one = figures or ReplicaFigures()
 
     def gauge(name: str, meaning: str, value: float, kind: str = "gauge") -> Family:

@@ -1,1 +1,1 @@
-"""Ports, connections, and requests and answers on them."""
+"""Ports, connections, and the requests and answers on them."""

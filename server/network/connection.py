@@ -1,15 +1,15 @@
-"""One client's connection: bytes in, frames handled, answers out in order.
+"""Server side of one client connection: receives bytes, handles frames, sends answers in order.
 
-Everything happens in the transport's callbacks. What a client may make the broker hold is bounded:
-requests without an answer, bytes of answers it does not read, and the time that a half-sent
-request or an unread answer may take.
+Everything happens in the transport's callbacks. The resources that a client can hold are bounded:
+unanswered requests, bytes of unread answers, and the time for an incomplete request or an unread
+answer.
 
-    reading    frames are handled as they come
-    stuck      too much is unanswered, unread or worked on, or there is no room in memory for the
-               next request, or a request has to be answered before others are handled, or the
-               client has taken more than its quota: no byte is read, no frame handled
-    finishing  no byte is read any more; closed when the last answer is out
-    broken     the same, after something that is no request: it is closed for that
+    reading    frames are handled as they arrive
+    stuck      no byte is read and no frame is handled, because too much is unanswered, unread or in
+               progress, or there is no memory for the next request, or a request must be
+               answered before the next one, or the client is throttled
+    finishing  no byte is read any more; the connection closes after the last answer
+    broken     as finishing, after invalid input, which is the reason for closing
 """
 
 import asyncio
@@ -37,15 +37,15 @@ from .reset import was_reset
 from .sending import MOST_LARGE, Answer
 
 VIEWED_BYTES = 32 * 1024
-"""From so many bytes on requests are handled where they were received: a copy of less costs
+"""From this many bytes on, requests are handled in the receive buffer. Copying fewer bytes costs
 nothing."""
 
 PASS_SECONDS = 0.005
-"""Processor time after which the requests of one connection that are left wait for the next pass of
-the loop."""
+"""Processor time per pass of the event loop for one connection's requests. The remaining requests
+wait for the next pass."""
 
 FRAME_BYTES = 100
-"""What a frame that waits takes beside its bytes."""
+"""Memory of a waiting frame in addition to its bytes."""
 
 CROWDED_CAUSE = (
     "all places of connections without a login were taken (connections.unauthenticated.max), most "
@@ -53,15 +53,15 @@ CROWDED_CAUSE = (
 )
 
 RESET_LOOK_SECONDS = 1.0
-"""How often it is looked whether the client is still there of a connection that is not read from,
-while requests of its are worked on."""
+"""Seconds between two checks whether the client is gone, while the connection is not read from and
+its requests are being worked on."""
 
 NO_TLS_HERE = bytes.fromhex("15 0303 0002 02 46")
-"""A fatal alert of TLS: protocol_version. Clients show it, and do not wait."""
+"""TLS alert (fatal, protocol_version). TLS clients show it, and stop waiting."""
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The server's side of one connection, which came in by `endpoint`."""
+    """Server side of one connection to `endpoint`."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         ready: ReadyConnections,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """`ready` has the connection go on when it has requests."""
+        """`ready` lets the connection continue when it has requests."""
         self._host = host
         self._endpoint = endpoint
         self._ready_connections = ready
@@ -85,22 +85,22 @@ class Connection(asyncio.BufferedProtocol):
         )
         self._answerer = endpoint.answerer
         self._entrance: Entrance | None = None
-        """What it has to pass; `None` where anybody is let in."""
+        """The login that the connection must pass; None where no login is needed."""
         self._outgoing = Outgoing(host, self._work, loop, self._reader_is_late, endpoint.tls)
         self._answers = self._outgoing.queue
         self._frames: Frames = deque()
         self._large: bytearray | None = None
-        """The frame of which memory is given back when it is taken off `_frames`."""
+        """Large frame whose memory is reused once the frame leaves `_frames`."""
         self._transport: asyncio.Transport | None = None
         self._caller = Caller(("", 0), "")
         self._reading = True
         self._room_bytes = 0
-        """That the buffer had which is received into."""
+        """Size of the receive buffer that was handed out last."""
         self._finishing = False
         self._broken: tuple[str, str] | None = None
         self._muted: asyncio.TimerHandle | None = None
         self._waits_for_room = False
-        """Whether the first frame is not to be worked on before other work is done."""
+        """Whether the first frame must wait until other work is done."""
         self._noted_work_bytes = 0
         self._reset_look: asyncio.TimerHandle | None = None
         self._working = False
@@ -111,12 +111,12 @@ class Connection(asyncio.BufferedProtocol):
         )
         self._close_deadline: asyncio.TimerHandle | None = None
         self.end_handshake: Callable[[], None] | None = None
-        """Closes the connection while there is no transport, because TLS is not agreed upon."""
+        """Closes the connection during the TLS handshake, when there is no transport yet."""
         self.peer = ""
         self.held_since = loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are none of asyncio's by class, only by what they can do.
+        # uvloop's transports do not derive from asyncio's classes; they have the same methods.
         transport = self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         local = transport.get_extra_info("sockname")[:2]
@@ -175,17 +175,17 @@ class Connection(asyncio.BufferedProtocol):
         self._give_back()
 
     def _wait_for_rest(self) -> None:
-        """No request is whole yet, and perhaps none will be."""
+        """Wait for the rest of a request that is incomplete, perhaps for ever."""
         if self._reader.fault is not None:
             self._work()
             return
-        # Further bytes of the request that has begun do not prolong its time.
+        # Further bytes of an incomplete request do not extend its deadline.
         self._frame_deadline.start()
         self._host.held_memory.note(self)
 
     def _give_way(self) -> None:
-        """Read on in the next turn of the loop. Else libuv reads from one connection up to 32 times
-        in a turn, as long as the client fills the buffer, and all others wait."""
+        """Continue reading in the next pass of the event loop. Otherwise libuv reads up to 32 times
+        per pass from a client that fills the buffer, and all other clients wait."""
         if self._transport is not None:
             self._transport.pause_reading()
             self._loop.call_soon(self._read_on)
@@ -199,20 +199,20 @@ class Connection(asyncio.BufferedProtocol):
             self._large = frame
 
     def _give_back(self) -> None:
-        """Have memory used again: that of a large frame that is answered, or is looked at where its
-        answer waits."""
+        """Return the buffer of a large frame for reuse, once the frame was handled. The reader does
+        not reuse it while a pending answer has a view of it."""
         if self._large is not None and not self._frames:
             self._reader.give_back(self._large)
             self._large = None
 
     def let_in(self) -> None:
-        """Answer whatever is asked."""
+        """Answer all requests: the client has logged in, or needs no login."""
         self._answerer = self._endpoint.answerer
         self._reader.allow(self._limits.max_frame_bytes, "max.frame.bytes")
         self._host.let_in(self)
 
     def lock(self, gate: Answerer) -> None:
-        """Answer what `gate` does, to small requests."""
+        """Answer only what `gate` answers, and accept only small requests."""
         self._answerer = gate
         self._reader.allow(UNAUTHENTICATED_FRAME_BYTES, "before a login")
 
@@ -225,12 +225,12 @@ class Connection(asyncio.BufferedProtocol):
         return self._answerer is self._endpoint.answerer
 
     def _tell_tls(self, fault: ProtocolError) -> None:
-        """Tell a client of TLS that there is none here, in the words of TLS."""
+        """Send a TLS client an alert which says that this port has no TLS."""
         if isinstance(fault, ForeignProtocol) and fault.name == "TLS" and self._transport:
             self._transport.write(NO_TLS_HERE)
 
     def _own_frames(self) -> None:
-        """Give frames bytes of their own that wait longer than until more is received."""
+        """Copy frames that have to wait, because the receive buffer is reused."""
         try:
             for number, frame in enumerate(self._frames):
                 if isinstance(frame, memoryview):
@@ -240,8 +240,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _answers_at_once(self) -> bool:
-        """Whether a request that comes is handled now. Others may wait for their answers, but none
-        that is made."""
+        """Whether an incoming request is handled now. Earlier requests may have pending answers,
+        but no finished answer may be waiting."""
         answers, outgoing = self._answers, self._outgoing
         return not (
             answers.made
@@ -260,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def eof_received(self) -> bool:
-        """The client sends no more, and is probably gone; what it asked for is still answered."""
+        """The client has stopped sending and is probably gone. Its requests are still answered."""
         self.finish()
         return True
 
@@ -291,7 +291,7 @@ class Connection(asyncio.BufferedProtocol):
         self._host.closed(self)
 
     def finish(self) -> None:
-        """Answer what was received without waiting for more data, read nothing more, then close."""
+        """Answer what was received, read nothing more, then close. Waits for data are ended."""
         self._finishing = True
         if self._muted is not None:
             self._muted.cancel()
@@ -299,12 +299,12 @@ class Connection(asyncio.BufferedProtocol):
         self._work()
 
     def mute(self, seconds: float) -> None:
-        """Handle no further request for so many seconds; answers go out."""
+        """Handle no requests for this many seconds. Answers are still sent."""
         if self._finishing or self._transport is None:
             return
         until = self._loop.time() + seconds
         if self._muted is None:
-            # Not in the midst of what is being answered: reading stops behind it.
+            # Reading stops after the current request, not in the middle of it.
             self._loop.call_soon(self._work)
         elif self._muted.when() < until:
             self._muted.cancel()
@@ -317,18 +317,18 @@ class Connection(asyncio.BufferedProtocol):
         self._work()
 
     def abort(self) -> None:
-        """Close now, whatever is unanswered or unread."""
+        """Close at once, even if requests are unanswered or answers unread."""
         if self._transport is not None:
             self._transport.abort()
 
     @property
     def address(self) -> str:
-        """Where the client is."""
+        """Address of the client."""
         return self._caller.host
 
     def held_bytes(self) -> int:
-        """What the client has left: unread answers, requests that wait, a large one that is not
-        complete."""
+        """Return the bytes that the client makes the broker hold: unread answers, waiting requests,
+        a large incomplete request."""
         if self._transport is None:
             return 0
         frames = self._frames
@@ -338,7 +338,8 @@ class Connection(asyncio.BufferedProtocol):
         return self._outgoing.held_bytes() + requests
 
     def give_up(self, total_bytes: int) -> None:
-        """Close now: all clients together hold too much, and this one for the longest time."""
+        """Close at once: all clients together hold too much, and this one has for the longest
+        time."""
         self._drop(
             "memory",
             f"clients left {total_bytes} bytes of answers unread or of requests unfinished, more "
@@ -347,8 +348,8 @@ class Connection(asyncio.BufferedProtocol):
         self.abort()
 
     def _admit(self, work_bytes: int) -> bool:
-        """Say whether a request may be worked on that takes so much, with its answer. If not, it is
-        asked again when that may have changed."""
+        """Whether work may begin on a request that takes `work_bytes` with its answer. If not, the
+        request is tried again when that may have changed."""
         answers = self._answers
         if answers.work_bytes + answers.finished_bytes + work_bytes <= FREE_BYTES:
             return True
@@ -360,11 +361,11 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def room_came(self) -> None:
-        """Go on with the request for which there was no room."""
+        """Continue with the request that waited for memory."""
         self._work()
 
     def give_way(self, address: str) -> None:
-        """Close now: there was no login yet, and `address` has more connections without one than
+        """Close at once: this connection has no login, and `address` has more such connections than
         any other."""
         if self._transport is not None:
             self._drop("crowded", CROWDED_CAUSE)
@@ -372,20 +373,20 @@ class Connection(asyncio.BufferedProtocol):
             return
         self.peer = address
         self._count_dropped("crowded", CROWDED_CAUSE)
-        self._finishing = True  # Once there is a transport it is closed.
+        self._finishing = True  # closed as soon as there is a transport
         if self.end_handshake is not None:
             self.end_handshake()
 
     def to_be_answered(self) -> Source:
-        """The frames that wait, how many of them may be taken now, and who sent them."""
+        """Return the waiting frames, how many may be handled now, and the caller."""
         if not self._may_work() or self._stuck or not self._is_inside:
             return self._frames, 0, self._caller
         most = self._limits.max_requests_in_flight - self._answers.unanswered
         return self._frames, min(most, REQUESTS_IN_A_TURN), self._caller
 
     def go_on(self, taken: int = 0, answers: Iterable[Answer] = ()) -> None:
-        """Take the answers to so many frames, which were taken off the front, and go on with the
-        others."""
+        """Send or queue the answers of `taken` frames that were removed from the front, and
+        continue with the other frames."""
         queue = self._answers
         if taken:
             self._take(answers)
@@ -406,8 +407,8 @@ class Connection(asyncio.BufferedProtocol):
         self._give_back()
 
     def _answer_all(self) -> None:
-        """Handle the requests that there are, and send what is answered at once: what `_work` would
-        do, which looks at more."""
+        """Handle the waiting requests, and send finished answers at once. A fast form of `_work`
+        for the usual case."""
         outgoing, answers = self._outgoing, self._answers
         frames, waiting = self._frames, len(self._frames)
         most = self._limits.max_requests_in_flight - answers.unanswered
@@ -429,7 +430,7 @@ class Connection(asyncio.BufferedProtocol):
             self._frame_deadline.start()
 
     def _answer_next(self, most: int) -> None:
-        """Answer up to `most` of the frames; one that is no request breaks the connection."""
+        """Answer up to `most` frames. Invalid input breaks the connection."""
         try:
             answers = self._answerer.answer(self._frames, most, self._caller)
         except (ProtocolError, CloseConnection) as error:
@@ -438,7 +439,7 @@ class Connection(asyncio.BufferedProtocol):
             self._take(answers)
 
     def _take(self, answers: Iterable[Answer]) -> None:
-        """Send answers as they are made, or queue them; one that cannot be given breaks the
+        """Send finished answers and queue the others. An answer that raises an error breaks the
         connection."""
         try:
             for answer in answers:
@@ -449,8 +450,8 @@ class Connection(asyncio.BufferedProtocol):
             self._drop_unsendable(error)
 
     def _send_or_queue(self, answer: Answer) -> None:
-        """Send an answer if it is made, and none has to go before it; but what `_work` writes soon
-        in one piece with others."""
+        """Send an answer if it is finished and no answer precedes it; otherwise queue it. While
+        `_work` runs, small answers are queued, because it writes them together."""
         answers, outgoing = self._answers, self._outgoing
         if (
             answer is None
@@ -473,13 +474,13 @@ class Connection(asyncio.BufferedProtocol):
             self._host.held_memory.note(self)
 
     def _break(self, error: ProtocolError | CloseConnection) -> None:
-        """Answer nothing behind what cannot be answered; close when what is before it is out."""
+        """Stop answering after invalid input, and close when the earlier answers are sent."""
         reason = "protocol" if isinstance(error, ProtocolError) else "acks_0"
         self._broken = reason, str(error)
         self._frames.clear()
 
     def failed(self, error: Exception) -> None:
-        """A bug. Half-handled requests leave no connection to go on with."""
+        """Close after a bug. After half-handled requests the connection cannot continue."""
         self._host.observe("connection_failed", peer=self.peer, error=error)
         self._drop("failed", "the broker met something unexpected")
 
@@ -492,7 +493,7 @@ class Connection(asyncio.BufferedProtocol):
     def _work(self, taken: int = 0) -> None:  # noqa: C901 - the steps of a connection
         """Handle frames and write answers as far as the limits allow.
 
-        So many requests were `taken` in this turn already.
+        `taken` requests were already handled in this pass.
         """
         if not self._may_work():
             return
@@ -533,7 +534,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._reset_look = self._loop.call_later(RESET_LOOK_SECONDS, self._look_for_reset)
 
     def _look_for_reset(self) -> None:
-        """End the work for a client that is gone. The loop does not tell while nothing is read."""
+        """Abort the connection if the client is gone, which ends its work. The event loop does not
+        notice that while nothing is read."""
         self._reset_look = None
         if self._transport is None or not self._noted_work_bytes:
             return
@@ -546,8 +548,8 @@ class Connection(asyncio.BufferedProtocol):
         self._drop("file", f"an answer could not be sent to its end: {error}")
 
     def _handle_frames(self, left: int) -> None:
-        """Handle frames and write their answers, until one breaks the connection or stops it, only
-        `left` of them are left for the next turn, or the pass took `PASS_SECONDS`."""
+        """Handle frames and write their answers, until the connection breaks or is stuck, only
+        `left` frames remain for the next pass, or the pass took `PASS_SECONDS`."""
         frames, answers = self._frames, self._answers
         most = self._limits.max_requests_in_flight
         until = thread_time() + PASS_SECONDS if len(frames) > left + 1 else inf
@@ -561,8 +563,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _goes_on(self) -> bool:
-        """Whether there is something to do about answers that wait: the first one can be made, or
-        they stop the connection, or what they hold counts."""
+        """Whether waiting answers need action: the first one can be made, they block the
+        connection, or their memory counts."""
         answers = self._answers
         held_bytes = answers.held_bytes + answers.work_bytes
         return answers.has_come or self._stuck or held_bytes > FREE_BYTES
@@ -598,7 +600,7 @@ class Connection(asyncio.BufferedProtocol):
         if reading != self._reading:
             self._set_reading(reading)
         if reading and self._reader.unfinished:
-            # Further bytes of the request that has begun do not prolong its time.
+            # Further bytes of an incomplete request do not extend its deadline.
             self._frame_deadline.start()
 
     def _set_reading(self, reading: bool) -> None:
@@ -633,7 +635,7 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _idle_since(self) -> float | None:
-        """When the last request came or was answered; `None` while there is anything to do."""
+        """Return when the last request arrived or was answered; None while there is work."""
         waits = self._frames or self._reader.unfinished or self._answers.unmade
         return self.held_since if not waits and self._answers_at_once else None
 
@@ -646,7 +648,7 @@ class Connection(asyncio.BufferedProtocol):
         self._close()
 
     def _drop(self, reason: str, cause: str) -> None:
-        """Close because of what the client did. Answers on their way to it may still arrive."""
+        """Close because of what the client did. Answers that were already sent may still arrive."""
         if self._transport is None or self._transport.is_closing():
             return
         self._count_dropped(reason, cause)
@@ -662,7 +664,7 @@ class Connection(asyncio.BufferedProtocol):
         self._host.observe("connection_dropped", peer=self.peer, reason=reason, cause=cause)
 
     def _close(self) -> None:
-        """Close once the client has taken what was written, or when the deadline is over."""
+        """Close when the client has received what was written, or when the deadline is over."""
         assert self._transport is not None
         self._frame_deadline.stop()
         self._transport.close()

@@ -1,4 +1,4 @@
-"""How many connections there are: in all, from each address, of each user, before a login."""
+"""Limits of connections: in total, per address, per user, and before a login."""
 
 import itertools
 from collections.abc import Hashable, Mapping
@@ -16,13 +16,13 @@ TOO_MANY: Final = "max_connections"
 TOO_MANY_PER_IP: Final = "max_connections_per_ip"
 TOO_MANY_PER_USER: Final = "max_connections_per_user"
 UNAUTHENTICATED: Final = "unauthenticated"
-"""Reasons to refuse a connection, as the metrics and the log have them."""
+"""Reasons to refuse a connection, as used in metrics and the log."""
 
 
 class ConnectionSlots:
-    """At most `capacity` are taken at one time, and at most `per_address` from one address.
+    """At most `capacity` connections, of which at most `per_address` from one address.
 
-    With a `per_address` of 0 that is half of them. `overrides` are other numbers, by address.
+    A `per_address` of 0 means half of the capacity. `overrides` has other limits by address.
     """
 
     def __init__(
@@ -35,11 +35,12 @@ class ConnectionSlots:
         self._by_address: dict[str, int] = {}
 
     def most_from(self, address: object) -> int:
-        """How many there may be from an address."""
+        """Return the limit of connections from an address."""
         return self._overrides.get(str(address), self.per_address)
 
     def refusal(self, address: str) -> str | None:
-        """Why there is no place for one more from `address`, if there is none."""
+        """Return why there is no room for another connection from `address`; None if there is
+        room."""
         if self._taken >= self.capacity:
             return TOO_MANY
         if self._by_address.get(address, 0) >= self._overrides.get(address, self.per_address):
@@ -60,17 +61,17 @@ class ConnectionSlots:
 
 
 class LoginSlots(Generic[T]):
-    """At most `most` connections that have not been let in.
+    """At most `most` connections that have not logged in.
 
-    Once all of these places are taken, the address that has most of them makes room for others: its
-    oldest connection gives way. It gets no further place itself.
+    When all slots are taken, the address with most of them makes room for others: its oldest
+    connection is closed. That address itself gets no further slot.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._numbers = itertools.count()
         self._by_address: dict[str, dict[T, int]] = {}
-        """The connections of each address, the oldest first, with numbers in their order."""
+        """Connections of each address, oldest first, numbered in the order of arrival."""
         self._address_of: dict[T, str] = {}
 
     def __len__(self) -> int:
@@ -81,8 +82,8 @@ class LoginSlots(Generic[T]):
         return len(self._address_of) >= self._most
 
     def surplus(self, address: str) -> T | None:
-        """The connection that gives way to one more from `address`; `None` where that is the
-        address that has most."""
+        """Return the connection to be closed for another one from `address`; None if that address
+        has most."""
         most = max(map(len, self._by_address.values()), default=0)
         if len(self._by_address.get(address, ())) >= most:
             return None
@@ -98,7 +99,8 @@ class LoginSlots(Generic[T]):
         self._address_of[connection] = address
 
     def give_back(self, connection: T) -> None:
-        """It was let in, or is gone; perhaps it has no place any more."""
+        """Release the slot of a connection that logged in or is gone. It may have no slot any
+        more."""
         address = self._address_of.pop(connection, None)
         if address is not None:
             of_address = self._by_address[address]
@@ -108,7 +110,7 @@ class LoginSlots(Generic[T]):
 
 
 class UserSlots:
-    """At most `most` connections of each principal, those in `overrides` apart; 0 is no limit."""
+    """At most `most` connections per principal (0: no limit), or the number in `overrides`."""
 
     def __init__(self, most: int = 0, overrides: Mapping[str, int] | None = None) -> None:
         self._most = most
@@ -116,11 +118,11 @@ class UserSlots:
         self._taken: dict[str, int] = {}
 
     def most_of(self, principal: str) -> int | None:
-        """How many there may be of a principal; `None` without a limit."""
+        """Return the limit of connections of a principal; None without a limit."""
         return self._overrides.get(principal, self._most or None)
 
     def take(self, principal: str) -> bool:
-        """Take a place, until `give_back`; False when there is none."""
+        """Take a slot until `give_back`. Returns False when there is none."""
         most = self.most_of(principal)
         taken = self._taken.get(principal, 0)
         if most is not None and taken >= most:
@@ -137,16 +139,16 @@ class UserSlots:
 
 
 def user_places(settings: BrokerSettings) -> UserSlots:
-    """As the settings say."""
+    """Return the slots per user from the settings."""
     overrides = counts(settings.max_connections_per_user_overrides)
     by_principal = {principal_of(name): most for name, most in overrides.items()}
     return UserSlots(settings.max_connections_per_user, by_principal)
 
 
 def address_counts(text: str) -> Mapping[str, int]:
-    """`max.connections.per.ip.overrides` by address; names of hosts are looked up.
+    """Return `max.connections.per.ip.overrides` by address; host names are resolved.
 
-    Raises `InvalidConfig` for a name that has no address.
+    Raises `InvalidConfig` for a name without an address.
     """
     found: dict[str, int] = {}
     for name, number in counts(text).items():
@@ -156,7 +158,7 @@ def address_counts(text: str) -> Mapping[str, int]:
 
 
 def _addresses(name: str) -> set[str]:
-    import ipaddress  # most brokers start without
+    import ipaddress  # Most brokers start without it.
     import socket
 
     try:

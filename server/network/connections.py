@@ -1,4 +1,4 @@
-"""All connections of the broker: how many there may be, and how they end."""
+"""All connections of the broker: their limits, and how they end."""
 
 import asyncio
 from collections import deque
@@ -22,7 +22,7 @@ from .ready_connections import ReadyConnections
 
 
 class Connections:
-    """The open connections, as many as `places` has room for."""
+    """Open connections, bounded by `places`."""
 
     def __init__(
         self,
@@ -37,17 +37,17 @@ class Connections:
         max_unauthenticated: int = 1000,
         users: UserSlots | None = None,
     ) -> None:
-        """So many connections at one time may be in a TLS handshake, or in a login that is
-        required."""
+        """`max_unauthenticated` bounds the connections in a TLS handshake or in a required
+        login."""
         self._loop = loop
         self._places = places
         self._users = users or UserSlots()
         self._observe = observe
         self._ready: dict[Endpoint, ReadyConnections] = {}
         self._open: dict[Connection, str] = {}
-        """The address that each comes from."""
+        """Address from which each connection comes."""
         self._outside: LoginSlots[asyncio.BaseProtocol] = LoginSlots(max_unauthenticated)
-        """Places of those that have not been let in."""
+        """Slots of connections that have not logged in."""
         self._empty = asyncio.Event()
         self._empty.set()
         self.limits = limits
@@ -61,8 +61,8 @@ class Connections:
         return len(self._open)
 
     def admit(self, endpoint: Endpoint, address: str) -> Connection | None:
-        """A protocol for a new connection by `endpoint`, or `None` when there are enough, or enough
-        from this address."""
+        """Return a protocol for a new connection to `endpoint`; None above the limit of all
+        connections, or of those from this address."""
         reason = self._places.refusal(address)
         if reason is None and endpoint.makes_wait and not self._make_room_outside(address):
             reason = UNAUTHENTICATED
@@ -82,8 +82,8 @@ class Connections:
         return connection
 
     def _make_room_outside(self, address: str) -> bool:
-        """Whether there is a place for one more that is not let in yet; one of an address that has
-        more of them may be closed for it."""
+        """Whether there is a slot for another connection before its login. A connection of an
+        address that has more of them may be closed for it."""
         if not self._outside.are_taken:
             return True
         surplus = self._outside.surplus(address)
@@ -95,7 +95,7 @@ class Connections:
         return True
 
     def refused(self, reason: str, **fields: object) -> None:
-        """Take note of a connection that was closed at once."""
+        """Record a connection that was closed at once."""
         count(self.figures.connections_refused, reason)
         self._observe(
             "connection_refused",
@@ -111,15 +111,16 @@ class Connections:
 
     @property
     def outside(self) -> int:
-        """Connections that have not been let in."""
+        """Number of connections that have not logged in."""
         return len(self._outside)
 
     def let_in(self, connection: asyncio.BaseProtocol) -> None:
-        """A connection has logged in, or need not."""
+        """Record that a connection has logged in, or needs no login."""
         self._outside.give_back(connection)
 
     def enter(self, principal: str, address: str) -> int | None:
-        """Take a place of a user, until `leave`; or say how many there are, all of them taken."""
+        """Take a slot of a user until `leave`. Returns None, or the limit if all slots are
+        taken."""
         if self._users.take(principal):
             return None
         most = self._users.most_of(principal)
@@ -129,11 +130,11 @@ class Connections:
         return most
 
     def leave(self, principal: str) -> None:
-        """A connection that had taken a place is gone."""
+        """Release a user's slot when the connection is gone."""
         self._users.give_back(principal)
 
     def closed(self, connection: asyncio.BaseProtocol) -> None:
-        """Forget a connection that is gone, or that never came to be."""
+        """Remove a connection that is gone, or that was never established."""
         self._outside.give_back(connection)
         address = self._open.pop(connection, None)  # type: ignore[call-overload]
         if address is not None:
@@ -142,13 +143,13 @@ class Connections:
             self._empty.set()
 
     async def finish(self, seconds: float) -> None:
-        """Answer what was received and close everything, by force after `seconds`."""
+        """Answer what was received and close all connections, by force after `seconds`."""
         for connection in list(self._open):
             connection.finish()
         if not await self._all_gone(seconds):
             for connection in list(self._open):
                 connection.abort()
-            # Transports call their protocols in the next turn of the loop.
+            # Transports call their protocols in the next pass of the event loop.
             await self._all_gone(seconds)
 
     async def _all_gone(self, seconds: float) -> bool:

@@ -1,15 +1,15 @@
-"""Time limits for what a client does, fair to it when the broker itself was late."""
+"""Time limits for clients, with a grace period in case the broker itself was late."""
 
 import asyncio
 from collections.abc import Callable
 
 LAST_CHANCE_SECONDS = 0.1
-"""After a limit, for what lies in the socket already: the process may have been stopped or its loop
-blocked, and then a loop calls its timers before it reads."""
+"""Grace period after a limit. If the process was stopped or its event loop blocked, data may be in
+the socket, and a loop runs timers before it reads."""
 
 
 class Deadline:
-    """Calls `late` when it has not been stopped `seconds` after its start."""
+    """Calls `late` unless stopped within `seconds` of its start."""
 
     __slots__ = ("_late", "_loop", "_seconds", "_timer")
 
@@ -22,12 +22,12 @@ class Deadline:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to count, unless that has begun already."""
+        """Start, unless it is running."""
         if self._timer is None:
             self._timer = self._loop.call_later(self._seconds, self._grant_last_chance)
 
     def stop(self) -> None:
-        """There is no hurry any more."""
+        """Stop the timer; `late` is not called."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -37,10 +37,10 @@ class Deadline:
 
 
 class IdleLimit:
-    """Calls `expired` when nothing has happened for `seconds`; `None` is no limit.
+    """Calls `expired` when nothing has happened for `seconds`; None is no limit.
 
-    `last_used` says when something happened last, `None` while something is under way. It is asked
-    now and then, so that what happens costs nothing.
+    `last_used` returns the time of the last event, or None while something is in progress. It is
+    polled, so that the events themselves cost nothing.
     """
 
     __slots__ = ("_expired", "_last_used", "_loop", "_seconds", "_timer")

@@ -1,4 +1,4 @@
-"""The ports of the broker: each has a protocol, and its clients are answered in it."""
+"""Endpoints: the protocol of each port, and the code that answers its requests."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -18,45 +18,44 @@ class Caller:
     """The client of a connection, as far as it is known."""
 
     broker_address: tuple[str, int]
-    """Where this client is to find the broker."""
+    """Address of the broker to tell this client."""
     host: str
-    """Where the client is."""
+    """Address of the client."""
     session: LoginSession | None = None
-    """Its login; `None` where logins are not asked for."""
+    """Login of the connection; None where logins are not required."""
     mute: Callable[[float], None] | None = None
-    """Has the connection not be read from for so many seconds."""
+    """Stops reading from the connection for the given seconds."""
     admit: Callable[[int], bool] | None = None
-    """Says whether a request may be worked on that takes so many bytes, with its answer. If not,
-    the connection asks for the answer again when that may have changed."""
+    """Whether work may begin on a request of this many bytes, including its answer. If not, the
+    connection asks again when that may have changed."""
 
     @property
     def principal(self) -> str:
-        """Who it is, as far as is known now."""
+        """Current principal of the client."""
         return ANONYMOUS if self.session is None else self.session.principal
 
 
 Source = tuple[Frames, int, Caller]
-"""The frames of a connection, how many of them may be taken now, and who sent them."""
+"""Frames of a connection, how many may be taken now, and the caller."""
 
 
 class Answerer(Protocol):
     """Answers the requests of all connections of a port."""
 
     def waits_for_others(self, frame: Frame) -> bool:
-        """Whether a request goes on with those of all connections that have some in this pass of
-        the loop."""
+        """Whether a request is handled in bulk with those of all connections that have some in this
+        pass of the event loop."""
         ...
 
     def answer(self, frames: Frames, most: int, caller: Caller) -> Iterable[Answer]:
-        """Take the next request off `frames`, perhaps up to `most` of them, and handle what was
-        taken; or nothing, where the caller does not admit it. Raises `ProtocolError` or
-        `CloseConnection`."""
+        """Take the next request off `frames`, or up to `most` of them, and handle them; take none
+        if the caller does not admit it. Raises `ProtocolError` or `CloseConnection`."""
         ...
 
     def answer_in_bulk(self, sources: Sequence[Source]) -> Sequence[tuple[int, Iterable[Answer]]]:
-        """Take requests that do not have to wait for each other off the frames of several
-        connections, of each the first ones, up to so many, and handle them: how many they are, and
-        their answers, which raise what `answer` raises."""
+        """Handle the first requests of several connections together, as far as they need not wait
+        for each other. Returns for each connection the number of requests taken and their answers;
+        iterating over the answers raises what `answer` raises."""
         ...
 
 
@@ -65,22 +64,22 @@ class Endpoint:
     """One port, for all of its connections."""
 
     protocol: str
-    """What is spoken here, for the log."""
+    """Name of the port's protocol, for the log."""
     answerer: Answerer
     advertised: tuple[str, int] | None = None
-    """The address that clients get for the broker; `None`: where they have reached it."""
+    """Address of the broker that clients are told; None: the address that they have reached."""
     gate: Answerer | None = None
-    """Answers clients that have not logged in, where they have to; else `None`."""
+    """Answers clients before their login; None where no login is required."""
     mechanisms: tuple[str, ...] = ()
-    """The ways to log in that are offered."""
+    """SASL mechanisms that are offered."""
     certificates: bool = False
-    """Whether a client's certificate names its principal."""
+    """Whether a client certificate gives the principal."""
     tls: TlsPort | None = None
-    """What encrypted connections share; `None` where they are not."""
+    """Shared state of encrypted connections; None for plaintext."""
 
     @property
     def makes_wait(self) -> bool:
-        """Whether a connection is not let in at once."""
+        """Whether a new connection must wait for a TLS handshake or a login."""
         return self.gate is not None or self.tls is not None
 
     def caller(
@@ -91,5 +90,5 @@ class Endpoint:
         mute: Callable[[float], None] | None = None,
         admit: Callable[[int], bool] | None = None,
     ) -> Caller:
-        """Who has reached `local` from `host`."""
+        """Return the caller for a client at `host` that connected to `local`."""
         return Caller(self.advertised or local, host, session, mute, admit)

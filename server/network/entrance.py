@@ -1,6 +1,6 @@
-"""What a connection has to pass before it is answered: a login, where one is required.
+"""Login of a connection, required before its requests are answered.
 
-The session may end; then the connection is before the gate again, until another login.
+When the session ends, the connection must log in again.
 """
 
 import asyncio
@@ -12,16 +12,16 @@ from .endpoint import Answerer, Endpoint
 from .host import ConnectionLimits
 
 UNAUTHENTICATED_FRAME_BYTES: Final = 64 * 1024
-"""Largest request before a login; tokens of SASL have a few KiB."""
+"""Largest request before a login; SASL tokens have a few KiB."""
 
 
 class Entering(Protocol):
-    """A connection, as far as it is let in or not."""
+    """A connection that can be admitted or locked."""
 
     def let_in(self) -> None: ...
 
     def lock(self, gate: Answerer) -> None:
-        """Have nothing answered but by `gate`."""
+        """Let only `gate` answer requests."""
         ...
 
     def login_is_late(self) -> None: ...
@@ -30,7 +30,7 @@ class Entering(Protocol):
 
 
 class EntranceUsers(Protocol):
-    """How many connections of a user there may be; see `Host`."""
+    """Counts connections per user; see `Host`."""
 
     def enter(self, principal: str, address: str) -> int | None: ...
 
@@ -38,7 +38,7 @@ class EntranceUsers(Protocol):
 
 
 class Entrance:
-    """The entrance of one connection."""
+    """Login of one connection."""
 
     def __init__(
         self,
@@ -57,12 +57,13 @@ class Entrance:
         self._host = ""
         self._gone = False
         self._counted = ""
-        """The principal that this connection has a place of."""
+        """Principal for which this connection holds a slot; empty for none."""
         self._session: LoginSession | None = None
         self._session_end: asyncio.TimerHandle | None = None
 
     def meet(self, transport: asyncio.Transport, host: str) -> LoginSession | None:
-        """The session of a new connection; `None` for one without a name, which needs none."""
+        """Return the session of a new connection; None for a connection that needs no login and has
+        no name."""
         endpoint = self._endpoint
         self._host = host
         session = LoginSession(
@@ -86,13 +87,13 @@ class Entrance:
         return session
 
     def close(self) -> None:
-        """Wait for nothing any more."""
+        """Cancel all timers."""
         self._deadline.stop()
         if self._session_end is not None:
             self._session_end.cancel()
 
     def leave(self) -> None:
-        """The connection is gone, and its place is another's."""
+        """Release the slot of a connection that is gone."""
         self._gone = True
         self.close()
         if self._counted:
@@ -101,7 +102,7 @@ class Entrance:
 
     def _enter(self, principal: str) -> int | None:
         if self._gone or principal == self._counted:
-            return None  # a login came to its end too late; or it logs in again
+            return None  # the login ended too late, or the user logs in again
         most = self._users.enter(principal, self._host)
         if most is None:
             self._counted = principal
@@ -112,7 +113,8 @@ class Entrance:
         self._deadline.start()
 
     def _logged_in(self) -> None:
-        """A login was done, the first one or a later one that prolongs the session."""
+        """Admit the connection after its first login, or after a later one that renews the
+        session."""
         if self._gone:
             return
         self.close()
@@ -123,6 +125,6 @@ class Entrance:
             self._session_end = self._loop.call_later(seconds, self._end_session)
 
     def _end_session(self) -> None:
-        """Only a new login is answered from now on, and is waited for."""
+        """Answer only a new login from now on, and wait for it."""
         assert self._endpoint.gate is not None
         self._wait_for_login(self._endpoint.gate)

@@ -1,8 +1,8 @@
-"""Sending answers whose record sets are in files, without their bytes passing through Python.
+"""Sending answers whose record sets are in files, without copying the bytes through Python.
 
-The system copies from the file into the socket (`sendfile`), past the transport; so that happens
-only while the transport has nothing to send itself. When the socket takes no more, the next few
-bytes go through the transport after all: it reports when the socket has taken them.
+The system copies from the file into the socket (`sendfile`), bypassing the transport. This is
+possible only while the transport's buffer is empty. When the socket is full, the next few bytes go
+through the transport, which reports when the socket has taken them.
 """
 
 import asyncio
@@ -20,56 +20,57 @@ from ...storage.read.slices import FileRange
 InThread = Callable[[Callable[[], None]], asyncio.Future[None]]
 
 TURN_BYTES: Final = 1 << 20
-"""Bytes sent, or looked for in memory, before the loop serves others."""
+"""Bytes sent, or checked for being in memory, before the event loop serves other connections."""
 
 MIN_FILE_RANGE_BYTES: Final = 128 * 1024
-"""Larger record sets are sent from their file: at 64 KiB that takes 1.4 times the processor time of
-reading them, at 1 MiB less than a fifth."""
+"""Record sets from this size on are sent from their file: at 64 KiB that takes 1.4 times the
+processor time of reading them, at 1 MiB less than a fifth."""
 
 MAX_FILE_RANGES: Final = 16
-"""Record sets of one answer that are sent from their files: each needs a handle."""
+"""Largest number of record sets of one answer that are sent from their files; each needs a
+handle."""
 
 PILOT_BYTES: Final = 16 << 10
-"""Bytes that go through the transport when the socket is full."""
+"""Bytes sent through the transport when the socket is full."""
 
 _AT_ONCE: Final = int(socket.MSG_DONTWAIT)
 _WITH_MORE: Final = int(getattr(socket, "MSG_MORE", 0) | socket.MSG_DONTWAIT)
-"""Numbers: to combine two flags takes as long as to send some bytes."""
+"""Socket flags as ints: combining two flag objects takes as long as sending some bytes."""
 
 
 class FileChanged(Exception):
-    """Bytes of an answer are not in the file any more: the rest of the answer cannot be sent."""
+    """Bytes of an answer are no longer in the file, so the rest of the answer cannot be sent."""
 
 
 class FileSender:
-    """Sends the parts of one connection's answers in order, as the socket takes them."""
+    """Sends the parts of one connection's answers in order, as the socket accepts them."""
 
     def __init__(
         self, transport: asyncio.Transport, in_thread: InThread, go_on: Callable[[], None]
     ) -> None:
-        """`go_on` is called when `send` can go on with what it had to leave, but for a transport
-        that was full: that says so itself."""
+        """`go_on` is called when `send` can continue. It is not called for a full transport, which
+        reports that itself."""
         self._transport = transport
         self._in_thread = in_thread
         self._go_on = go_on
         self._limits = transport.get_write_buffer_limits()
         self._says_when_sent = False
         self.parts: deque[Part] = deque()
-        """What is left to send."""
+        """Parts still to be sent."""
         self.memory_bytes = 0
-        """What of it takes memory."""
-        self._sent = 0  # of the stretch in front
-        self._in_memory = 0  # of the stretch in front, as far as is known
-        self._waiting = False  # for a thread or for the loop
+        """Bytes of these parts that are in the broker's memory."""
+        self._sent = 0  # bytes of the first file range
+        self._in_memory = 0  # bytes of the first file range known to be in memory
+        self._waiting = False  # for a thread, or for the event loop
         self._socket: socket.socket | None = None
 
     def add(self, parts: Sequence[Part], memory_bytes: int) -> None:
-        """Have more sent, behind what is left; so many bytes of it take memory."""
+        """Append parts; `memory_bytes` of them are in the broker's memory."""
         self.parts.extend(parts)
         self.memory_bytes += memory_bytes
 
     def close(self) -> None:
-        """Forget what is left; the connection is gone."""
+        """Drop all parts, because the connection is gone."""
         self.parts.clear()
         self.memory_bytes = 0
         if self._socket is not None:
@@ -77,7 +78,7 @@ class FileSender:
             self._socket = None
 
     def send(self) -> None:
-        """Send as much as the socket takes.
+        """Send as much as the socket accepts.
 
         Raises `FileChanged`, or `OSError` when a file cannot be read.
         """
@@ -85,7 +86,7 @@ class FileSender:
         budget = TURN_BYTES
         while parts and not self._waiting and not transport.is_closing():
             if transport.get_write_buffer_size():
-                # It has to say when it has sent all, and not only most of it.
+                # With a limit of 0, the transport reports only when its buffer is empty.
                 if not self._says_when_sent:
                     self._says_when_sent = True
                     transport.set_write_buffer_limits(high=0)
@@ -107,7 +108,7 @@ class FileSender:
             transport.set_write_buffer_limits(high=high, low=low)
 
     def _send_bytes(self, data: InMemory) -> None:
-        """Send bytes, in one packet with those of a file when these come next."""
+        """Send bytes, in one packet with those of a file if a file range follows."""
         try:
             sent = self._raw_socket().send(data, _WITH_MORE if self.parts else _AT_ONCE)
         except BlockingIOError:
@@ -119,7 +120,7 @@ class FileSender:
             self._transport.write(data[sent:])
 
     def _raw_socket(self) -> socket.socket:
-        """The transport's socket as one that can be sent to; the transport keeps owning it."""
+        """Return the transport's socket in a form that can send. The transport keeps owning it."""
         if self._socket is None:
             shown = self._transport.get_extra_info("socket")
             fd = shown.fileno()
@@ -127,7 +128,8 @@ class FileSender:
         return self._socket
 
     def _send_stretch(self, stretch: FileRange) -> int:
-        """Send what is in memory of it, as far as the socket takes it; returns how many bytes."""
+        """Send the part of a file range that is in memory, as far as the socket accepts it. Returns
+        the number of bytes sent."""
         if not stretch.intact:
             raise FileChanged("the end of a log was cut off while it was being sent")
         target, source = self._raw_socket().fileno(), stretch.file.fileno()
@@ -158,7 +160,8 @@ class FileSender:
             self._sent = self._in_memory = 0
 
     def _look_in_memory(self, stretch: FileRange) -> bool:
-        """Whether the next bytes of it are in memory. If not, a thread is set to read them."""
+        """Whether the next bytes of a file range are in memory. If not, a thread starts to load
+        them."""
         size = min(len(stretch) - self._sent, TURN_BYTES)
         position = stretch.position + self._sent
         if stretch.file.in_memory(size, position):
@@ -178,7 +181,7 @@ class FileSender:
             self._go_on()
 
     def _rest(self) -> None:
-        """Let the loop serve others before going on."""
+        """Continue in the next pass of the event loop, after other connections."""
         self._waiting = True
 
         def go_on() -> None:
@@ -189,7 +192,7 @@ class FileSender:
 
 
 def _shorter(stretch: FileRange) -> FileChanged:
-    """What ends an answer whose file was cut short; the next one says where."""
+    """Report a truncated log file, and return the error that ends the answer."""
     stretch.found_short()
     return FileChanged("a log file is shorter than it was")
 
@@ -203,7 +206,7 @@ PIECE_BYTES: Final = 64 << 10
 
 
 class EncryptedFileSender(FileSender):
-    """As `FileSender`; the transport takes every byte."""
+    """Sends parts as `FileSender` does, with every byte through the TLS transport."""
 
     def _send_bytes(self, data: InMemory) -> None:
         self._transport.write(data)

@@ -1,16 +1,15 @@
-"""The bytes that all clients together make the broker hold.
+"""Limit on the memory that all clients together make the broker hold.
 
-One connection is bounded by its own limits, but a thousand that each stay just below them would
-take all the memory there is. So what they hold is added up, in two parts.
+Each connection is bounded by its own limits, but a thousand connections just below them would take
+all memory. So the bytes of all connections are added up, in two parts.
 
-    left        answers that are not read, large requests that are not complete, requests that wait
-    at work     what requests take, with their answers, while the broker works on them; it is
-                counted before any of it is made
+    left        unread answers, incomplete large requests, waiting requests
+    at work     requests in progress with their answers, counted before any of it is made
 
-Above the limit a client is closed, and that is the one whose bytes have been lying for the longest
-time: a client that reads and sends as expected leaves nothing for long. Work closes nobody while it
-finds room otherwise: a request that finds none waits, and so does its connection. Work gets half of
-the limit at most, so that clients that read slowly keep the other half.
+Above the limit, the client whose bytes have been held longest is closed: a client that reads and
+sends as expected leaves nothing for long. Work closes no client as long as it finds room otherwise:
+a request without room waits, and so does its connection. Work gets at most half of the limit, so
+that slow readers keep the other half.
 """
 
 from collections.abc import Callable
@@ -19,39 +18,39 @@ from typing import Protocol
 from ...protocol.limits import SLAB_BYTES
 
 FREE_BYTES = SLAB_BYTES
-"""Bytes of one connection that do not count: as many as its receive buffer takes anyway."""
+"""Bytes of one connection that are not counted, as many as its receive buffer takes anyway."""
 
 
 class Holder(Protocol):
-    """A connection, as far as it holds bytes."""
+    """Connection, as a holder of memory."""
 
     held_since: float
-    """When it last held nothing, in the loop's time."""
+    """Time at which the connection last held nothing, on the event loop's clock."""
 
     @property
     def address(self) -> str:
-        """Where its client is."""
+        """Address of the client."""
         ...
 
     def held_bytes(self) -> int:
-        """What its client has left."""
+        """Return the bytes that the client has left."""
         ...
 
     def give_up(self, total_bytes: int) -> None:
-        """Close and let go of all bytes; all holders together have `total_bytes`."""
+        """Close and release all bytes; all holders together have `total_bytes`."""
         ...
 
     def room_came(self) -> None:
-        """Go on with the request for which there was no room."""
+        """Continue with the request that waited for room."""
         ...
 
 
 class HeldMemory:
-    """Which connection holds how much.
+    """Bytes held by each connection.
 
-    What was given up is only free once its connection is lost, in a later turn of the loop.
-    A request that would make the broker hold more waits for that, or one turn could make as
-    many answers as there are clients.
+    The bytes of a closed connection are free only when its transport reports the loss, in a later
+    pass of the event loop. A request that would make the broker hold more waits for that; otherwise
+    one pass could make as many answers as there are clients.
     """
 
     def __init__(self, limit_bytes: int, call_soon: Callable[[Callable[[], None]], object]) -> None:
@@ -66,25 +65,25 @@ class HeldMemory:
         self._queue = _WaitingForRoom()
         self._serves_soon = False
         self._turn_is_taken = False
-        """Whether a large request was begun in this turn of the loop."""
+        """Whether work on a large request began in this pass of the event loop."""
         self._served: tuple[Holder, int] | None = None
-        """The connection whose turn it is, and the bytes that it was found room for."""
+        """Connection whose turn it is, and the bytes for which there is room."""
         self.is_short = False
-        """Whether a connection was asked to let go of bytes, and has not yet."""
+        """Whether a connection was told to release its bytes, and has not yet."""
 
     @property
     def total_bytes(self) -> int:
-        """As it was noted: what was sent to clients since then is still in it."""
+        """Recorded bytes, including those that were sent to clients since they were recorded."""
         return self._left_bytes + self._work_bytes
 
     def count_again(self) -> int:
-        """As `total_bytes`, without what was sent to clients meanwhile."""
+        """Return the held bytes, without those that were sent to clients meanwhile."""
         for each in list(self._left):
             self._set_left(each, each.held_bytes())
         return self.total_bytes
 
     def ask_for_room(self, work: Callable[[], None]) -> bool:
-        """Say whether more may be held. If not, `work` is called when that may have changed."""
+        """Whether more may be held. If not, `work` is called when that may have changed."""
         if not self.is_short:
             return True
         if self.total_bytes + sum(self._given_up.values()) <= self._limit_bytes:
@@ -93,11 +92,11 @@ class HeldMemory:
         return False
 
     def take_room(self, holder: Holder, size_bytes: int) -> bool:
-        """Say whether `holder` may work on a request that takes so much.
+        """Whether `holder` may work on a request of this size.
 
-        If so, `note_work` is to follow in the same turn of the loop. If not, `holder` waits, and is
-        called when its turn has come: client addresses take turns, a request each. In one turn of
-        the loop one large request is begun: it may take a while to read it.
+        If so, the caller must call `note_work` in the same pass of the event loop. If not, `holder`
+        waits and is called when its turn has come: client addresses take turns, one request each.
+        Only one large request begins per pass, because reading it may take a while.
         """
         if self._served is not None and self._served[0] is holder:
             if size_bytes <= self._served[1]:
@@ -113,8 +112,8 @@ class HeldMemory:
         return False
 
     def note(self, holder: Holder) -> None:
-        """Take note of what the client of `holder` has left, and close the laziest when all of it
-        is too much."""
+        """Record what the client of `holder` has left. If all clients hold too much, close those
+        that have held bytes longest."""
         held_bytes = holder.held_bytes()
         if held_bytes > FREE_BYTES or holder in self._left:
             self._set_left(holder, held_bytes)
@@ -123,7 +122,7 @@ class HeldMemory:
             self._close_laziest(0)
 
     def note_work(self, holder: Holder, work_bytes: int) -> None:
-        """Take note of what the requests that are worked on for `holder` take."""
+        """Record the bytes of requests in progress for `holder`."""
         before = self._at_work.pop(holder, 0)
         if work_bytes > FREE_BYTES:
             self._at_work[holder] = work_bytes
@@ -134,7 +133,7 @@ class HeldMemory:
             self._serve_soon()
 
     def forget(self, holder: Holder) -> None:
-        """`holder` is gone."""
+        """Remove a connection that is gone."""
         self._set_left(holder, 0)
         self._queue.discard(holder)
         self.note_work(holder, 0)
@@ -153,8 +152,8 @@ class HeldMemory:
             self._left_bytes += held_bytes
 
     def _has_room(self, size_bytes: int) -> bool:
-        """Whether a request may be worked on that takes so much; clients that left bytes for long
-        are closed for that. Without any other work there is room for one of any size."""
+        """Whether work of this size may begin; clients that have held bytes for long are closed for
+        it. While there is no other work, there is room for any size."""
         if not self._at_work:
             return True
         if self._work_bytes + size_bytes > self._limit_bytes // 2:
@@ -168,8 +167,10 @@ class HeldMemory:
         return self.total_bytes + sum(self._given_up.values()) + more_bytes
 
     def _close_laziest(self, more_bytes: int) -> None:
-        """Close connections until there is room for so much more. Clients may always leave half of
-        the limit; and the last one is within the limits of one connection, whatever this limit is.
+        """Close connections until there is room for `more_bytes`.
+
+        Clients may always leave half of the limit. The last connection stays, because its own
+        limits bound it.
         """
         most_bytes = self._limit_bytes - self._work_bytes - more_bytes
         most_bytes = max(most_bytes, self._limit_bytes // 2)
@@ -187,7 +188,7 @@ class HeldMemory:
             self._call_soon(self._serve)
 
     def _serve(self) -> None:
-        """Have the next connection go on that waits for room, if there is room for its request."""
+        """Let the next waiting connection continue, if there is room for its request."""
         self._serves_soon = self._turn_is_taken = False
         found = self._queue.first()
         if found is None or not self._has_room(found[1]):
@@ -204,7 +205,7 @@ class HeldMemory:
 
 
 class _WaitingForRoom:
-    """Connections that wait for room, of which the client addresses take turns."""
+    """Connections that wait for room. Client addresses take turns."""
 
     __slots__ = ("_by_address",)
 
@@ -215,24 +216,24 @@ class _WaitingForRoom:
         return bool(self._by_address)
 
     def add(self, holder: Holder, size_bytes: int) -> None:
-        """Have `holder` wait for so much; one that waits already keeps its place."""
+        """Add `holder` with the size it needs. A holder that already waits keeps its place."""
         self._by_address.setdefault(holder.address, {})[holder] = size_bytes
 
     def first(self) -> tuple[Holder, int] | None:
-        """The connection whose turn it is, and what it waits for."""
+        """Return the connection whose turn it is, and the size it needs; None if none waits."""
         for of_address in self._by_address.values():
             return next(iter(of_address.items()))
         return None
 
     def served(self, holder: Holder) -> None:
-        """`holder` waits no more; the next turn is another address's."""
+        """Remove `holder`. The next turn belongs to another address."""
         of_address = self._by_address.pop(holder.address)
         del of_address[holder]
         if of_address:
             self._by_address[holder.address] = of_address
 
     def discard(self, holder: Holder) -> None:
-        """`holder` is gone."""
+        """Remove a connection that is gone."""
         of_address = self._by_address.get(holder.address)
         if of_address is not None and of_address.pop(holder, None) is not None and not of_address:
             del self._by_address[holder.address]

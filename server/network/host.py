@@ -1,4 +1,4 @@
-"""What connections need of the broker that they belong to."""
+"""Interface of the broker to its connections."""
 
 import asyncio
 from collections import deque
@@ -12,22 +12,22 @@ from .held_memory import HeldMemory
 
 @value_class
 class ConnectionLimits:
-    """What one connection may cost."""
+    """Limits of one connection."""
 
     max_frame_bytes: int
     max_requests_in_flight: int
     buffer_bytes: int
     deadline_seconds: float
     idle_seconds: float | None = None
-    """How long it may be idle; `None` for ever."""
+    """Allowed idle time; None: without limit."""
     login_seconds: float = 10.0
-    """How long a login may take, where one is required."""
+    """Time for a required login."""
     session_seconds: float | None = None
-    """How long a login holds; `None` for ever."""
+    """Lifetime of a login; None: without end."""
 
 
 class Host(Protocol):
-    """What a connection needs of the broker."""
+    """The broker, as its connections see it."""
 
     @property
     def limits(self) -> ConnectionLimits: ...
@@ -43,26 +43,27 @@ class Host(Protocol):
 
     @property
     def slab(self) -> bytearray:
-        """Where bytes are received: they are taken out before another connection reads."""
+        """Shared receive buffer: its bytes are taken out before another connection reads."""
         ...
 
     @property
     def spares(self) -> deque[bytearray]:
-        """Where large requests were received that are answered, for the next ones."""
+        """Buffers of large requests that were answered, for reuse."""
         ...
 
     def observe(self, event: str, /, **fields: object) -> None: ...
 
     def let_in(self, connection: asyncio.BaseProtocol) -> None:
-        """The connection has logged in, or need not."""
+        """Record that a connection has logged in, or needs no login."""
         ...
 
     def enter(self, principal: str, address: str) -> int | None:
-        """Take a place of a user, until `leave`; or say how many there are, all of them taken."""
+        """Take a slot of a user until `leave`. Returns None, or the limit if all slots are
+        taken."""
         ...
 
     def leave(self, principal: str) -> None: ...
 
     def closed(self, connection: asyncio.BaseProtocol) -> None:
-        """The connection is gone."""
+        """Handle the closed connection."""
         ...

@@ -1,10 +1,10 @@
-"""The listening socket and the cap on connections.
+"""Listening socket and limit of open files.
 
-The loops' own servers are not used: asyncio accepts up to a hundred connections before it tells
-anyone, and floods the log when descriptors run out, and uvloop then closes connections without a
-word. Here each connection is counted before it gets a transport; one above the cap is closed at
-once and counted, and a spare descriptor is kept so that even a broker without descriptors can take
-a surplus connection out of the backlog and close it.
+The event loops' own servers are not used. asyncio accepts up to a hundred connections before it
+tells anyone, and floods the log when descriptors run out; uvloop then closes connections silently.
+Here each connection is counted before it gets a transport. A connection above the limit is closed
+at once and counted. A spare descriptor allows a broker without free descriptors to take surplus
+connections out of the backlog and close them.
 """
 
 import asyncio
@@ -23,46 +23,46 @@ from .tls_files import TlsPort
 BACKLOG = 1024
 
 ACCEPTS_A_TURN = 64
-"""Connections taken before the loop serves its other sockets again."""
+"""Connections accepted before the event loop serves its other sockets again."""
 
 ACCEPT_REST_SECONDS = 0.5
 
 RESERVED_FILES = 32
-"""Descriptors kept for the standard streams, the loop, listeners, locks, and for what the log needs
-for a moment: to sync, to begin a segment, to take back a failed write."""
+"""Descriptors reserved for the standard streams, the event loop, listeners, locks, and short needs
+of the log: to sync, to start a segment, to undo a failed write."""
 
 HTTP_CONNECTIONS = 200
-"""Connections of the HTTP port, beside those of `max.connections`."""
+"""Connections of the HTTP port, in addition to `max.connections`."""
 
 OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
-# The connection died in the backlog: nothing is wrong with the listener.
+# The connection was lost in the backlog; the listener itself is fine.
 _GONE = frozenset({errno.ECONNABORTED, errno.EPERM, errno.EPROTO, errno.ENOTCONN})
 
 
 class CannotListen(Exception):
-    """An address is taken, or is none of this machine's. The text is for the operator."""
+    """An address is in use, or does not belong to this machine. The text is for the operator."""
 
 
 class WrongListeners(CannotListen):
-    """What the settings say about addresses cannot hold together."""
+    """The settings of addresses contradict each other."""
 
 
 class SameAddress(WrongListeners):
-    """Two settings give the same address."""
+    """Two settings have the same address."""
 
 
 class Unprotected(WrongListeners):
-    """An address that others can reach has no TLS or no login, or TLS has no certificate."""
+    """An address that other machines can reach lacks TLS or a login, or TLS lacks a certificate."""
 
 
 def cannot_listen(address: str, setting: str, error: OSError) -> CannotListen:
-    """The refusal of an address that `setting` gives."""
+    """Return the error for an address from `setting`."""
     return CannotListen(f"cannot listen on {address} ({setting}): {error.strerror}")
 
 
 def raise_file_limit() -> int:
-    """Raise the soft limit of open files to the hard one; returns the limit that holds now."""
+    """Raise the soft limit of open files to the hard limit. Returns the limit now in force."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):
@@ -73,7 +73,7 @@ def raise_file_limit() -> int:
 
 @value_class
 class Shares:
-    """What the descriptors of the process are for."""
+    """Division of the process's file descriptors."""
 
     connections: int
     files: int
@@ -81,10 +81,10 @@ class Shares:
 
 
 def share_files(limit: int, wanted: Shares) -> Shares:
-    """Split `limit` descriptors; of nothing there is more than is wanted.
+    """Divide `limit` descriptors, giving no part more than wanted.
 
-    A low limit is split between them, because a broker that serves few clients is better than one
-    that stops half-way through a roll.
+    A low limit is divided among all parts, because a broker that serves few clients is better than
+    one that stops half-way through a roll.
     """
     free = max(limit - RESERVED_FILES, 10)
     left_over = free - wanted.connections - wanted.files
@@ -96,12 +96,12 @@ def share_files(limit: int, wanted: Shares) -> Shares:
 
 
 def files_wanted(max_connections: int, max_open_files: int) -> int:
-    """How many descriptors there have to be for `share_files` to lower nothing."""
+    """Return the number of descriptors with which `share_files` reduces nothing."""
     return max_connections + max_open_files + HTTP_CONNECTIONS + RESERVED_FILES
 
 
 def bind(address: str, setting: str) -> socket.socket:
-    """A socket on `HOST:PORT`, where `setting` says so; it does not listen yet.
+    """Return a socket bound to `HOST:PORT` from `setting`, not listening yet.
 
     Raises `CannotListen`.
     """
@@ -124,7 +124,7 @@ def bind(address: str, setting: str) -> socket.socket:
 
 
 def address_of(bound: socket.socket) -> str:
-    """Where a socket is bound, as `HOST:PORT`."""
+    """Return the address of a bound socket as `HOST:PORT`."""
     host, port = bound.getsockname()[:2]
     return join_address(host, port)
 
@@ -132,10 +132,10 @@ def address_of(bound: socket.socket) -> str:
 class Listener:
     """Accepts connections on one socket until closed.
 
-    `admit` gives the protocol of a new connection from an address (IPv4's in its own form, however
-    it came), or `None` to have it closed at once; `failed` is called with an
-    admitted protocol whose transport could not be made, and `refused` with the reason for which a
-    connection was closed, or could not be taken, without a decision of the broker.
+    `admit` returns the protocol for a new connection from an address (IPv4 addresses in IPv4 form),
+    or None to close it at once. `failed` is called with an admitted protocol whose transport could
+    not be made. `refused` is called with the reason when a connection was closed or could not be
+    accepted without a decision of the broker.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Listener:
         refused: Callable[[str], None],
         tls: TlsPort | None = None,
     ) -> None:
-        """With `tls`, the protocols get their transports when the handshake is done."""
+        """With `tls`, the protocols get their transports after the handshake."""
         self._loop = loop
         self._socket = listening
         self._admit = admit
@@ -161,7 +161,7 @@ class Listener:
         self._pause: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Accept connections from now on; the socket listens already."""
+        """Start to accept connections; the socket is listening already."""
         self._accept()
 
     def _accept(self) -> None:
@@ -169,7 +169,7 @@ class Listener:
         self._loop.add_reader(self._socket.fileno(), self._readable)
 
     def close(self) -> None:
-        """Stop accepting. Connections that exist stay."""
+        """Stop accepting. Open connections stay."""
         if self._socket.fileno() < 0:
             return
         self._loop.remove_reader(self._socket.fileno())
@@ -204,7 +204,7 @@ class Listener:
         connection.setblocking(False)
         with contextlib.suppress(OSError):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # A peer that vanished without a word does not keep its place for ever.
+            # Keepalive detects a peer that vanished silently, so that it does not keep its slot.
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             congestion.settle(connection, self._congestion_control)
         task = self._loop.create_task(self._connect(protocol, connection))
@@ -212,9 +212,9 @@ class Listener:
         task.add_done_callback(self._starting.discard)
 
     def _close_surplus(self) -> bool:
-        """Take what waits in the backlog with the spare descriptor and close it, one by one.
+        """Accept connections from the backlog with the spare descriptor, and close them one by one.
 
-        False when not even that is possible.
+        Returns False if even that fails.
         """
         if self._spare >= 0:
             os.close(self._spare)
@@ -232,7 +232,8 @@ class Listener:
         return True
 
     def _rest(self) -> None:
-        """Leave the backlog alone for a while: the loop would call again at once, for ever."""
+        """Stop accepting for a while, because the event loop would otherwise retry at once, without
+        end."""
         self._refused("accept_failed")
         self._loop.remove_reader(self._socket.fileno())
         self._pause = self._loop.call_later(ACCEPT_REST_SECONDS, self._accept)

@@ -1,4 +1,5 @@
-"""Answers of one connection on their way to the client: in their order, as far as it takes them."""
+"""Answers of one connection on their way to the client, in order and as fast as the client
+reads."""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -12,11 +13,11 @@ from .sending import MAX_IN_PARTS, AnswerInParts, AnswerQueue, Made
 from .tls_files import TlsPort
 
 JOINED_BYTES: Final = 64 * 1024
-"""Answers are joined up to this size: above it the copy costs more than a second write."""
+"""Largest size of answers that are joined; above it the copy costs more than a second write."""
 
 
 class Outgoing:
-    """What a connection has to send."""
+    """Data that a connection has to send."""
 
     __slots__ = (
         "_deadline",
@@ -40,8 +41,8 @@ class Outgoing:
         reader_is_late: Callable[[], None],
         tls: TlsPort | None,
     ) -> None:
-        """`work` is called when more can be sent, `reader_is_late` when the client has not taken
-        what it is sent in the time that it has."""
+        """`work` is called when more can be sent. `reader_is_late` is called when the client has
+        not read its answers within the deadline."""
         self._host = host
         self._work = work
         self._limit_bytes = host.limits.buffer_bytes
@@ -49,28 +50,28 @@ class Outgoing:
         self._make_sender = FileSender if tls is None else EncryptedFileSender
         self._transport: asyncio.Transport | None = None
         self._unsent_bytes: Callable[[], int] = int
-        """What the transport has; without one nothing."""
+        """Returns the bytes in the transport's buffer; 0 without a transport."""
         self.queue = AnswerQueue(work)
         self._sender: FileSender | None = None
-        """Sends answers of which parts are in files."""
+        """Sends answers with parts in files."""
         self.unsent: Collection[Part] = ()
-        """What it has to send."""
+        """Parts that the sender still has to send."""
         self.unread = False
-        """Whether the client has too much to read."""
+        """Whether the client has too many unread bytes."""
 
     def begin(self, transport: asyncio.Transport) -> None:
-        """Send by `transport`."""
+        """Send over this transport."""
         self._transport = transport
         self._unsent_bytes = transport.get_write_buffer_size
         transport.set_write_buffer_limits(high=self._limit_bytes, low=self._limit_bytes // 2)
 
     def __bool__(self) -> bool:
-        """Whether there are answers that the transport does not have."""
+        """Whether there are answers that the transport does not have yet."""
         return bool(self.queue.made or self.queue.unmade or self.unsent)
 
     @property
     def is_full(self) -> bool:
-        """Whether there is so much that no further request is to be answered."""
+        """Whether so much is waiting that no further request may be handled."""
         queue = self.queue
         return (
             self.unread
@@ -80,26 +81,26 @@ class Outgoing:
         )
 
     def held_bytes(self) -> int:
-        """What answers take in memory until the client has them, and what is only to be made of
-        them."""
+        """Return the memory of answers until the client has them, including finished work whose
+        answers are not made yet."""
         queue = self.queue
         held_bytes = queue.held_bytes - queue.in_files_bytes + queue.finished_bytes
         held_bytes += self._unsent_bytes()
         return held_bytes if self._sender is None else held_bytes + self._sender.memory_bytes
 
     def pause(self) -> None:
-        """The transport has enough."""
+        """Stop writing, because the transport's buffer is full."""
         self.unread = True
         self._deadline.start()
 
     def resume(self) -> None:
-        """The transport takes more."""
+        """Continue writing, because the transport accepts more."""
         self.unread = False
         self._deadline.stop()
 
     def write(self) -> bool:
-        """Hand the transport all answers whose turn has come, until it has enough; whether it had
-        nothing before."""
+        """Write the answers whose turn has come until the transport is full. Returns whether the
+        transport was empty before."""
         transport, queue = self._transport, self.queue
         assert transport is not None
         had_nothing = False
@@ -122,15 +123,15 @@ class Outgoing:
             elif size <= JOINED_BYTES:
                 transport.write(b"".join(answers))  # type: ignore[arg-type]
             else:
-                # `writelines` would do, but in some releases of Python it knows no flow control.
+                # `writelines` would do, but in some releases of Python it ignores flow control.
                 for answer in answers:
                     transport.write(answer)  # type: ignore[arg-type]
         return had_nothing
 
     def send(self, answer: AnswerInParts) -> None:
-        """Send an answer before which there is no other, as far as the client takes it.
+        """Send an answer that no other precedes, as far as the client accepts it.
 
-        Raises as `FileSender.send`.
+        Raises the errors of `FileSender.send`.
         """
         self._add_to_send(answer).send()
 
@@ -147,13 +148,13 @@ class Outgoing:
         return sender
 
     def cancel(self) -> None:
-        """Send nothing more that the transport does not have."""
+        """Drop everything that the transport does not have yet."""
         self.queue.cancel()
         if self._sender is not None:
             self._sender.close()
 
     def end(self) -> None:
-        """The transport is gone."""
+        """Release everything, because the transport is gone."""
         self._transport, self._unsent_bytes = None, int
         self.cancel()
         self._deadline.stop()

@@ -1,4 +1,5 @@
-"""The ports of a broker: bound before anything else, so that a taken address costs nothing."""
+"""Listening ports of a broker. They are bound before anything else starts, so that an address in
+use is detected early."""
 
 import socket
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,8 +29,7 @@ ANYWHERE: Final = frozenset({"0.0.0.0", "::"})
 
 @value_class
 class Addresses:
-    """Where the broker listens, as `HOST:PORT`, the first address of each; `None` for what is
-    off."""
+    """First listening address of each protocol as `HOST:PORT`; None for a protocol that is off."""
 
     native: str
     http: str | None
@@ -38,15 +38,15 @@ class Addresses:
 
 @value_class
 class Port:
-    """One bound socket, and what holds for connections to it."""
+    """One bound socket, with the rules for its connections."""
 
     setting: str
     scheme: Scheme
     bound: socket.socket
     certificate: bool
-    """Whether who shows a client certificate has logged in by that."""
+    """Whether a client certificate counts as a login."""
     login: bool
-    """Whether others have to log in."""
+    """Whether clients without such a certificate must log in."""
     client_certificate_required: bool
 
     @property
@@ -55,7 +55,7 @@ class Port:
 
     @property
     def lacks(self) -> Sequence[str]:
-        """What keeps it from being one that strangers may reach."""
+        """What the port lacks to be open to other machines: TLS, a login."""
         lacking = [] if self.encrypted else ["TLS"]
         if not (self.login or (self.certificate and self.client_certificate_required)):
             lacking.append("a login")
@@ -66,11 +66,12 @@ class Port:
 
 
 class Ports:
-    """Sockets that are bound, and listen from `listen` on; closed at the end of a `with` block."""
+    """Bound sockets, which listen after `listen` is called. They close at the end of a `with`
+    block."""
 
     def __init__(self, settings: BrokerSettings, observe: Observer) -> None:
-        """Raises `CannotListen`. The port for Kafka's clients is only left out when its address
-        is taken and no setting asks for that address."""
+        """Raises `CannotListen`. A Kafka port whose address is in use is only left out if no
+        setting names that address."""
         self._settings = settings
         self._observe = observe
         self._closing = ExitStack()
@@ -95,7 +96,7 @@ class Ports:
         self._closing.close()
 
     def of(self, setting: str) -> Sequence[Port]:
-        """The ports that a setting asks for."""
+        """Return the ports of a setting."""
         return [port for port in self._bound if port.setting == setting]
 
     @property
@@ -109,7 +110,7 @@ class Ports:
 
     @property
     def open_to_others(self) -> Sequence[Port]:
-        """Ports that others can reach although they lack something."""
+        """Ports that other machines can reach although they lack TLS or a login."""
         return [
             port for port in self._bound if port.lacks and not is_loopback(_place(port.bound)[0])
         ]
@@ -120,20 +121,19 @@ class Ports:
 
     @property
     def any_guarded(self) -> bool:
-        """Whether a login is required somewhere."""
+        """Whether any port requires a login."""
         return any(port.login for port in self._bound)
 
     def listen(self) -> None:
-        """Let clients connect; who does waits until its connection is accepted.
+        """Start listening; clients that connect wait until their connection is accepted.
 
-        Raises `CannotListen`: an address that could be bound may be listened on by another process
-        since, because neither of the two listened then.
+        Raises `CannotListen`: another process may listen by now on an address that both could bind.
         """
         send_bytes = self._settings.socket_send_buffer_bytes
         for port in list(self._bound):
             try:
                 if send_bytes >= 0:
-                    # The sockets of its connections inherit it.
+                    # The sockets of its connections inherit this.
                     port.bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
                 port.bound.listen(BACKLOG)
             except OSError as os_error:
@@ -167,7 +167,7 @@ class Ports:
             )
 
     def _check(self) -> None:
-        """Raise `Unprotected` for what must not be opened."""
+        """Raise `Unprotected` for a port that must not be opened."""
         settings = self._settings
         for port in self._bound:
             if port.encrypted and not settings.tls_cert:
@@ -185,7 +185,7 @@ class Ports:
             )
 
     def _leave_out_kafka(self, error: CannotListen) -> None:
-        """Do without the port for Kafka's clients, unless it was asked for."""
+        """Leave out the Kafka port. Raises the error if a setting names its address."""
         if self._settings.kafka_listen_given:
             raise error
         for port in self.of(KAFKA):
@@ -199,14 +199,14 @@ def _and_not(lacking: Iterable[str]) -> str:
 
 
 def _overlap(one: socket.socket, other: socket.socket) -> bool:
-    """Whether two sockets cannot both listen where they are bound."""
+    """Whether two sockets cannot both listen at their addresses."""
     (host, port), (other_host, other_port) = (_place(bound) for bound in (one, other))
     if port != other_port:
         return False
     if host == other_host:
         return True
     anywhere = {host, other_host} & ANYWHERE
-    # An address of IPv6 is out of the reach of 0.0.0.0; :: reaches both kinds.
+    # 0.0.0.0 does not include IPv6 addresses; :: includes both kinds.
     return "::" in anywhere or (bool(anywhere) and ":" not in host + other_host)
 
 
@@ -216,7 +216,8 @@ def _place(bound: socket.socket) -> tuple[str, int]:
 
 
 def advertised(text: str, nothing: str) -> Iterator[tuple[Scheme, str]]:
-    """The addresses that Kafka's clients get, by what stands before those in kafka.listen."""
+    """Yield the addresses that Kafka clients are given, each with its scheme; `nothing` is the
+    value without any."""
     if text != nothing:
         for each in listen_addresses(text):
             yield each.scheme, each.address

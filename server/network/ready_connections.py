@@ -1,7 +1,7 @@
-"""Connections that have requests in one pass of the loop: these are answered in bulk.
+"""Bulk answers for connections that have requests in the same pass of the event loop.
 
-Where many clients send to one partition, a write for each of them costs most of the broker's time:
-their sets are written together instead.
+Where many clients send to one partition, one write per client would take most of the broker's time.
+Their record sets are written together instead.
 """
 
 from __future__ import annotations
@@ -13,50 +13,51 @@ from .endpoint import Source
 from .sending import Answer
 
 GATHERED_BYTES: Final = 512 * 1024
-"""Connections are gathered until they have brought so many bytes: what a read brings, about."""
+"""Bytes after which gathering ends, about as many as one read brings."""
 
 REQUEST_BYTES: Final = 512
-"""What a request counts for beside its bytes: a thousand small ones are enough for one go."""
+"""Size counted for a request in addition to its bytes: a thousand small requests are enough for one
+bulk."""
 
 BULK_BYTES: Final = 1024 * 1024
-"""Requests of one connection are answered in bulk until they have so many bytes: what is received
-before it goes on. What were two appends for a client that sends much is one."""
+"""Bytes of one connection's requests that are answered in one bulk, as many as are received before
+the connection continues. So two appends of a client that sends much become one."""
 
 BulkAnswerer = Callable[[Sequence[Source]], Sequence[tuple[int, Iterable[Answer]]]]
 
 
 class ReadyConnection(Protocol):
-    """A connection with requests."""
+    """A connection with requests that wait to be handled."""
 
     def to_be_answered(self) -> Source:
-        """The frames that wait, how many of them may be taken now, and who sent them."""
+        """Return the waiting frames, how many may be handled now, and the caller."""
         ...
 
     def go_on(self, taken: int = 0, answers: Iterable[Answer] = ()) -> None:
-        """Take the answers to so many frames, which were taken off the front, and go on with the
-        others."""
+        """Send or queue the answers of `taken` frames that were removed from the front, and
+        continue with the other frames."""
         ...
 
     def failed(self, error: Exception) -> None:
-        """What the frames are taken for failed with an exception that has no answer."""
+        """Close after an unexpected error in handling the frames."""
         ...
 
 
 class ReadyConnections:
-    """Those of a port that have requests and have to go on."""
+    """Connections of a port that have requests to be answered."""
 
     def __init__(
         self, call_soon: Callable[[Callable[[], None]], object], answer: BulkAnswerer
     ) -> None:
-        """`answer` takes frames of several connections and gives the answers of each with the
-        number of its frames; it leaves frames that gain nothing by it."""
+        """`answer` handles frames of several connections. It returns, for each connection, the
+        number of frames taken and their answers. Frames that gain nothing from a bulk are left."""
         self._call_soon = call_soon
         self._answer = answer
         self._ready: dict[ReadyConnection, None] = {}
         self._size_bytes = 0
 
     def add(self, connection: ReadyConnection, size_bytes: int) -> None:
-        """Have `connection`, which brought so many bytes, go on with all that are ready now."""
+        """Gather `connection`, which received this many bytes, with the others of this pass."""
         if not self._ready:
             self._call_soon(self._go_on)
         self._ready[connection] = None

@@ -1,18 +1,18 @@
-"""Whether a connection was reset, without a read: what lies in the socket stays there."""
+"""Detection of reset connections without reading from them."""
 
 import select
 from typing import Protocol
 
 
 class Descriptor(Protocol):
-    """A socket, as far as the system knows it by a number."""
+    """A socket with a file descriptor."""
 
     def fileno(self) -> int: ...
 
 
 def was_reset(connected: Descriptor) -> bool:
-    """Whether the other side has closed both directions, or reset the connection. One that sends no
-    more, and waits for answers, has not. Where the system cannot tell it is never known."""
+    """Whether the peer has closed both directions or reset the connection. A peer that only stopped
+    sending, and waits for answers, has not. False where the system cannot tell."""
     make = getattr(select, "poll", None)
     if make is None or connected.fileno() < 0:
         return False

@@ -1,4 +1,4 @@
-"""Answers of one connection, sent in the order of its requests though some have to wait."""
+"""Queue of one connection's answers, which are sent in the order of the requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .held_memory import FREE_BYTES
 
 
 class AnswerInParts:
-    """An answer of which a part is in files. Its length is that of all parts."""
+    """An answer that is partly in files. Its length is that of all parts."""
 
     __slots__ = ("_size_bytes", "memory_bytes", "parts")
 
@@ -32,22 +32,22 @@ Made = bytes | AnswerInParts
 """An answer that can be sent."""
 
 Answer = Made | PendingAnswer | None
-"""What a request gets: an answer at once, one later, or none ever (`None`)."""
+"""Outcome of a request: an answer, a pending answer, or None for no answer."""
 
 MOST_LARGE: Final = 5
-"""Requests of one connection that hold much and are not answered yet: as many as producers of Kafka
-have in flight. The next one stays where it is, in the socket as far as it was not received."""
+"""Largest number of large unanswered requests of one connection: as many as Kafka's producers have
+in flight. The next one stays unhandled, as far as possible in the socket."""
 
 MAX_IN_PARTS = 4
-"""Answers of which parts are in files, of one connection: each has file handles of its own."""
+"""Answers of one connection with parts in files; each holds its own file handles."""
 
 
 class AnswerQueue:
-    """Collects the answers of a connection and hands them over in order.
+    """Collects the answers of a connection and returns them in order.
 
-    `turn_came` is called when the answer at the head, which others wait for, can be made, and when
-    there is much that waits behind it though the work on it is done. `add` never calls it: the
-    connection handles every frame of a read, then takes all answers at once.
+    `turn_came` is called when the first answer, for which others wait, can be made, and when much
+    finished work waits behind it. `add` never calls it: the connection handles all frames of a
+    read, then takes all answers at once.
     """
 
     __slots__ = (
@@ -67,33 +67,32 @@ class AnswerQueue:
     def __init__(self, turn_came: Callable[[], None]) -> None:
         self._turn_came = turn_came
         self.made: list[Made] = []
-        """Those that can be written before all others."""
+        """Answers that can be written before all others."""
         self.unmade: deque[Answer] = deque()
-        """Those that are not made, and what stands behind them; for others to look at."""
+        """Pending answers and the answers behind them. Other classes may read this."""
         self.unanswered = 0
-        """How many requests those are the answers of."""
+        """Number of requests to which `unmade` holds the answers."""
         self.held_bytes = 0
-        """Bytes of the answers that are made and not taken yet, and what requests hold whose
-        answers are not made."""
+        """Bytes of finished answers in the queue, and of requests with pending answers."""
         self.in_files_bytes = 0
-        """How many of these are in files."""
+        """Bytes of `held_bytes` that are in files."""
         self.in_parts = 0
-        """How many of these answers are in parts."""
+        """Number of finished answers with parts in files."""
         self.alone = 0
-        """How many of those that are not made have to be before another request is handled."""
+        """Number of pending answers that must be made before another request is handled."""
         self.large = 0
-        """How many of those that are not made hold much."""
+        """Number of pending answers that hold much memory."""
         self.work_bytes = 0
-        """What those take that are worked on."""
+        """Memory of requests in progress, with their answers."""
         self.finished_bytes = 0
-        """What those take whose work is done, and that others or the client keep waiting."""
+        """Memory of finished work whose answer waits for earlier answers or for the client."""
 
     def __bool__(self) -> bool:
         return bool(self.made or self.unmade)
 
     @property
     def has_come(self) -> bool:
-        """Whether the first answer may be written."""
+        """Whether the first answer can be written."""
         if self.made or not self.unmade:
             return bool(self.made)
         head = self.unmade[0]
@@ -118,10 +117,11 @@ class AnswerQueue:
             self.made.append(answer)
 
     def take(self, limit_bytes: int) -> list[Made]:
-        """The answers that may be written now, in order; they leave the queue.
+        """Remove and return the answers that can be written now, in order.
 
-        Pending answers are made only until there are `limit_bytes`, so one answer more than fits,
-        or enough answers in parts. One may give another pending answer.
+        Pending answers are made until there are `limit_bytes`, so one answer may exceed them, or
+        until there are `MAX_IN_PARTS` answers in parts. A pending answer may turn into another
+        pending one.
         """
         waiting = self.unmade
         taken = self.made
@@ -179,7 +179,7 @@ class AnswerQueue:
         answer.work_bytes = 0
 
     def _finish(self, answer: PendingAnswer, _: asyncio.Future[Any] | Wait) -> None:
-        """The work on a request is done; its answer may have to wait for those before it."""
+        """Record that the work on a request is done; its answer may still wait for earlier ones."""
         if answer.work_bytes:
             answer.is_finished = True
             self.work_bytes -= answer.work_bytes
@@ -194,7 +194,7 @@ class AnswerQueue:
             self.in_files_bytes -= len(made) - made.memory_bytes
 
     def hurry(self) -> bool:
-        """End the waits of the answers that could still wait; whether there were some."""
+        """End the waits of pending answers that allow it. Returns whether there were any."""
         waiting = [
             answer.ready
             for answer in self.unmade
@@ -205,7 +205,7 @@ class AnswerQueue:
         return bool(waiting)
 
     def cancel(self) -> None:
-        """Forget everything and cancel what is being waited for."""
+        """Drop all answers, and cancel the work for them."""
         waiting = list(self.unmade)
         self.unmade.clear()
         self.made.clear()
@@ -218,7 +218,7 @@ class AnswerQueue:
 
     def _done(self, ready: asyncio.Future[Any] | Wait) -> None:
         if not isinstance(ready, Wait) and not ready.cancelled():
-            ready.exception()  # marks it as seen, should the client be gone before it is made
+            ready.exception()  # marks the error as retrieved, even if the client is gone
         head = self.unmade[0] if self.unmade else None
         if isinstance(head, PendingAnswer) and head.ready.done():
             self._turn_came()
@@ -226,8 +226,8 @@ class AnswerQueue:
             self._make_last()
 
     def _make_last(self) -> None:
-        """Make the last answer, if requests behind it wait for that and it can be made, although
-        the answers in front of it cannot be sent yet."""
+        """Make the last answer although earlier ones cannot be sent yet, if later requests wait for
+        it."""
         last = self.unmade[-1]
         if not (isinstance(last, PendingAnswer) and last.alone and last.ready.done()):
             return
@@ -243,7 +243,7 @@ class AnswerQueue:
 
 
 def _failed(error: Exception) -> PendingAnswer:
-    """An answer that raises `error` when its turn has come."""
+    """Return an answer that raises `error` when its turn comes."""
     ready = Wait()
     ready.set_result(None)
 

@@ -1,12 +1,12 @@
-"""TLS between a transport and the protocol that would otherwise be right behind it.
+"""TLS layer between a transport and a protocol.
 
-OpenSSL works on bytes in memory (`ssl.SSLObject`), in the callbacks of the plain transport below.
-So what is written is in the buffer of that transport, which reports flow and what is unread as
-without TLS, and what is read is decrypted at once, into where the protocol wants it.
+OpenSSL works on bytes in memory (`ssl.SSLObject`), in the callbacks of the plain transport. So
+written bytes are in the buffer of that transport, whose flow control and buffer size work as
+without TLS. Received bytes are decrypted at once, into the protocol's buffer.
 
-    opening      the first byte has not come
-    handshaking  the handshake is under way
-    open         the protocol above has got its transport
+    opening      the first byte has not arrived
+    handshaking  the handshake is in progress
+    open         the protocol has its transport
     closed       nothing is passed on any more
 """
 
@@ -21,26 +21,27 @@ from ..metrics.figures import count
 from .tls_files import TlsPort
 
 RECEIVED_BYTES: Final = 64 * 1024
-"""Encrypted bytes that are received at a time, into a buffer that all connections share."""
+"""Encrypted bytes received at a time, into a buffer shared by all connections."""
 
 ENCRYPTED_BYTES: Final = 256 * 1024
-"""What is written is encrypted in such pieces: more in one would be another copy of all of it."""
+"""Size of the pieces in which written data is encrypted. A larger piece would mean another copy of
+all data."""
 
 _HANDSHAKE_RECORD: Final = 0x16
 _MAX_HANDSHAKE_BYTES: Final = 256 * 1024
-"""A client's handshake, with its certificates: OpenSSL takes 100 KiB of those."""
+"""Largest handshake of a client, including its certificates, for which OpenSSL accepts 100 KiB."""
 
 
 @runtime_checkable
 class EndsHandshake(Protocol):
-    """A protocol that may have its connection closed before it gets a transport."""
+    """A protocol whose connection can be closed before it has a transport."""
 
     end_handshake: Callable[[], None] | None
 
 
 class TlsProtocol(asyncio.BufferedProtocol):
-    """The protocol of the plain transport; `above` gets a `TlsTransport` once the handshake is
-    done, or `failed` is called with it."""
+    """Protocol of the plain transport. After the handshake `above` gets a `TlsTransport`; if the
+    handshake fails, `failed` is called with it."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class TlsProtocol(asyncio.BufferedProtocol):
         if isinstance(above, EndsHandshake):
             above.end_handshake = self._end_handshake
 
-    # The plain transport's side.
+    # Callbacks of the plain transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -123,16 +124,16 @@ class TlsProtocol(asyncio.BufferedProtocol):
             self._failed(self._above)
         self._transport = self._object = None
 
-    # The protocol's side, by `TlsTransport`.
+    # Methods for `TlsTransport`.
 
     @property
     def plain(self) -> asyncio.Transport | None:
-        """The transport below, until it is closed."""
+        """The plain transport; None after the connection is lost."""
         return self._transport
 
     @property
     def peer_name(self) -> str | None:
-        """Who the client is by its certificate, which was verified; `None` without one."""
+        """Name from the client's verified certificate; None without a certificate."""
         return self._peer_name
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -145,13 +146,13 @@ class TlsProtocol(asyncio.BufferedProtocol):
                 self._flush()
 
     def close(self) -> None:
-        """Say that nothing more comes, and close when all that was written is sent."""
+        """Send a TLS close notification, and close when all written data is sent."""
         if self._transport is None or self._transport.is_closing():
             return
         if self._state is _State.OPEN:
             assert self._object is not None
             with contextlib.suppress(ssl.SSLError):
-                # The client has not said the same yet, and need not.
+                # The client has not sent its own close notification yet, and need not.
                 self._object.unwrap()
             self._flush()
         self._state = _State.CLOSED
@@ -167,10 +168,10 @@ class TlsProtocol(asyncio.BufferedProtocol):
         else:
             self._transport.pause_reading()
 
-    # What OpenSSL is asked.
+    # TLS operations.
 
     def _begin(self, received: memoryview) -> bool:
-        """Whether it is TLS that comes."""
+        """Start the handshake. Returns False if the first bytes are not TLS."""
         assert self._transport is not None
         if received[0] != _HANDSHAKE_RECORD:
             answer = self._port.plain_answer(bytes(received))
@@ -192,7 +193,7 @@ class TlsProtocol(asyncio.BufferedProtocol):
             self._flush()
             return
         except ssl.SSLError as error:
-            self._flush()  # the alert
+            self._flush()  # sends the alert
             self._refuse("handshake", f"the handshake failed: {error.reason or error}")
             return
         self._flush()
@@ -205,7 +206,7 @@ class TlsProtocol(asyncio.BufferedProtocol):
         self._above.connection_made(TlsTransport(self))
 
     def _named(self) -> bool:
-        """Find out who the client's certificate is for. False when it is for no principal here."""
+        """Read the name from the client's certificate. Returns False if it gives no valid name."""
         assert self._object is not None
         name_of = self._port.name_of
         certificate = None if name_of is None else self._object.getpeercert(binary_form=True)
@@ -220,7 +221,7 @@ class TlsProtocol(asyncio.BufferedProtocol):
         return True
 
     def _read(self) -> None:
-        """Hand on what can be decrypted, until the protocol above wants no more."""
+        """Decrypt and pass on data until the protocol above stops reading."""
         while self.reading and self._state is _State.OPEN and self._object is not None:
             try:
                 count_bytes = self._read_buffered() if self._buffered else self._read_bytes()
@@ -237,7 +238,8 @@ class TlsProtocol(asyncio.BufferedProtocol):
                 return
 
     def _read_buffered(self) -> int:
-        """Fill the protocol's buffer as far as there is something; raises when there is nothing."""
+        """Fill the protocol's buffer with available data. Raises an SSL error when there is
+        none."""
         assert self._object is not None
         above = cast(asyncio.BufferedProtocol, self._above)
         buffer = above.get_buffer(-1)
@@ -265,7 +267,7 @@ class TlsProtocol(asyncio.BufferedProtocol):
         return len(data)
 
     def _ended(self) -> None:
-        """The client has said that nothing more comes."""
+        """Handle the client's close notification."""
         stays = self._above.eof_received()  # type: ignore[attr-defined]
         if not stays:
             self.close()
@@ -312,7 +314,7 @@ class _State(Enum):
 
 
 class TlsTransport(asyncio.Transport):
-    """What the protocol above TLS takes for its transport."""
+    """Transport of the protocol above TLS."""
 
     def __init__(self, tls: TlsProtocol) -> None:
         super().__init__()
@@ -321,7 +323,7 @@ class TlsTransport(asyncio.Transport):
         self._plain = tls.plain
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """As of the plain transport, and `tls`: the `TlsProtocol`."""
+        """Return the plain transport's information; `tls` returns the `TlsProtocol`."""
         if name == "tls":
             return self._tls
         return self._plain.get_extra_info(name, default)

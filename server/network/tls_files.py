@@ -1,4 +1,5 @@
-"""The certificate, its key and the clients' roots: read from files, and again when these change."""
+"""Files of a TLS port: the certificate, its key and the CA of clients. Changed files are read
+again."""
 
 import asyncio
 import os
@@ -14,7 +15,7 @@ from ...storage.events import Observer
 from ..metrics.figures import Figures
 
 LOOK_SECONDS: Final = 5.0
-"""Time between two looks at the files."""
+"""Seconds between two checks of the files."""
 
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH: Final = {
@@ -24,18 +25,18 @@ _CLIENT_AUTH: Final = {
 }
 _MAX_PASSWORD_BYTES: Final = 1024
 _NO_CHECK_TIME: Final = 0x200000
-"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME: what has run out is to be looked at too."""
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME: expired certificates are examined too."""
 _SECONDS_A_DAY: Final = 86_400
 
 Stamps = tuple[tuple[int, int, int] | None, ...]
-"""What shows that files have changed: time, size and number of each."""
+"""Modification time, size and inode of each file, to detect changes; None for a missing file."""
 
 
 class TlsFiles:
-    """The present context of a broker's TLS ports."""
+    """Current TLS context of a broker's ports."""
 
     def __init__(self, settings: BrokerSettings, observe: Observer) -> None:
-        """Raises `InvalidConfig` naming the setting whose file is not as it should be."""
+        """Raises `InvalidConfig` that names the setting of an invalid file."""
         self._settings = settings
         self._observe = observe
         self._timer: asyncio.TimerHandle | None = None
@@ -43,11 +44,11 @@ class TlsFiles:
         self.context, self.expires_at = self._read()
 
     def days_left(self, now_seconds: float) -> float:
-        """Days until the certificate expires; negative when it has."""
+        """Return the days until the certificate expires; negative after that."""
         return (self.expires_at - now_seconds) / _SECONDS_A_DAY
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Look at the files from now on."""
+        """Start to check the files."""
         self._timer = loop.call_later(LOOK_SECONDS, self._look, loop)
 
     def stop(self) -> None:
@@ -55,7 +56,7 @@ class TlsFiles:
             self._timer.cancel()
 
     def read_again(self) -> None:
-        """Take what the files hold now. Broken files are observed, and what was there stays."""
+        """Read the files again. Invalid files are reported, and the old context stays."""
         self._stamps = self._look_at_files()
         try:
             self.context, self.expires_at = self._read()
@@ -107,7 +108,7 @@ class TlsFiles:
             ) from None
 
     def _password(self) -> bytes:
-        """The key's password; asked for only where the key is encrypted."""
+        """Return the key's password. Called only if the key is encrypted."""
         path = self._settings.tls_key_password_file
         if not path:
             raise InvalidConfig(
@@ -137,10 +138,10 @@ def _said(error: Exception) -> str:
 
 
 def _expiry(path: str, context: ssl.SSLContext) -> float:
-    """When the certificate of `context` expires, in seconds since the epoch.
+    """Return when the certificate of `context` expires, in seconds since the epoch.
 
-    OpenSSL tells a client what it was shown; so a client in memory is shown it. That the key is
-    the certificate's, and that both can be used, is seen on the way.
+    OpenSSL tells only a client what certificate it was shown, so a client in memory connects. This
+    also checks that the key belongs to the certificate and that both can be used.
     """
     text = Path(path).read_text("ascii", "replace")
     end = "-----END CERTIFICATE-----"
@@ -167,15 +168,16 @@ def _expiry(path: str, context: ssl.SSLContext) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TlsPort:
-    """What connections of one port share."""
+    """State shared by the connections of one port."""
 
     files: TlsFiles
     figures: Figures
     observe: Callable[..., None]
     seconds: float
-    """How long a handshake may take."""
+    """Seconds that a handshake may take."""
     plain_answer: Callable[[bytes], bytes]
-    """What a client is answered whose first bytes are not TLS; perhaps nothing."""
+    """Returns the answer to a client whose first bytes are not TLS; may be empty."""
     slab: bytearray
     name_of: Callable[[bytes], str] | None = None
-    """Who a client certificate (DER) is for, where that counts. It raises `ValueError`."""
+    """Returns the principal's name of a client certificate (DER), and raises `ValueError`; None
+    where certificates give no name."""

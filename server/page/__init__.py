@@ -1,5 +1,5 @@
-"""The page on the HTTP port, and the JSON that its scripts ask for.
+"""The page on the HTTP port, and the JSON for its scripts.
 
-That JSON is internal: names and shapes go with the page and change with it. Every answer is bounded
-in size and in work, and gives way to the requests of clients.
+The JSON is internal: its names and shapes change with the page. Every answer is bounded in size and
+in work, and gives way to client requests.
 """

@@ -25,7 +25,7 @@ PARTITION_MAX: Final = 2**31 - 1
 
 
 class PageRefusal(Exception):
-    """A request that is not answered; `status` is that of HTTP."""
+    """A request that is refused; `status` is the HTTP status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class PageRefusal(Exception):
 
 
 class PageAccess(Protocol):
-    """What the viewer may see."""
+    """Rights of the viewer."""
 
     def topic(self, name: str) -> bool: ...
 
@@ -55,15 +55,15 @@ class PageAccess(Protocol):
 
 @value_class
 class Viewer:
-    """The user that looks at the page."""
+    """The user of the page."""
 
     principal: str | None
-    """`None` where neither logins nor rights tell users apart."""
+    """Principal; None without authentication and authorization."""
     has_session: bool
-    """Whether a logout ends what lets this user in."""
+    """Whether the user is identified by a session, which a logout ends."""
 
     def shown(self) -> dict[str, object] | None:
-        """As the page shows it."""
+        """Return the user in the form of the page's JSON."""
         if self.principal is None:
             return None
         return {
@@ -74,12 +74,12 @@ class Viewer:
 
 
 class Query:
-    """The part of an address behind the question mark, checked. Raises `PageRefusal`."""
+    """Checked query string of a request. Raises `PageRefusal`."""
 
     def __init__(self, given: Mapping[str, str], access: PageAccess, viewer: Viewer) -> None:
         self._given = given
         self.access = access
-        """What may be shown to the viewer."""
+        """Rights of the viewer."""
         self.viewer = viewer
 
     def text(self, name: str, default: str | None = None) -> str:
@@ -93,11 +93,12 @@ class Query:
     def integer(
         self, name: str, default: int, *, minimum: int = 0, maximum: int = OFFSET_MAX
     ) -> int:
-        """A number from `minimum` to `maximum`; what is not given is `default`, whatever it is."""
+        """Return a number from `minimum` to `maximum`. A missing one is `default`, even outside
+        this range."""
         text = self._given.get(name)
         if text is None:
             return default
-        # int() takes underscores, spaces and other scripts' digits as well.
+        # int() also accepts underscores, spaces and digits of other scripts.
         is_number = text.isascii() and text.isdigit() and len(text) <= 19
         if not is_number or not minimum <= int(text) <= maximum:
             raise PageRefusal(
@@ -107,26 +108,27 @@ class Query:
 
     @property
     def no_end(self) -> bool:
-        """Whether the window has no `until`: the last time that there is belongs to it then."""
+        """Whether the window has no `until`. It then includes the largest possible time."""
         return "until" not in self._given
 
     def window(self) -> tuple[int, int]:
-        """The times `from` and `until`, in ms, the second not in it; all times without them."""
+        """Return the times `from` and `until` (exclusive) in milliseconds; by default all times."""
         from_ms = self.integer("from", 0)
         return from_ms, self.integer("until", OFFSET_MAX, minimum=from_ms)
 
 
 async def asked_log(services: Services, query: Query) -> Log:
-    """The log that a request names, ready to be read.
+    """Return the log that a request names, ready for reads.
 
-    Raises `PageRefusal`, `UnknownTopicOrPartition`, and what opening it raises.
+    Raises `PageRefusal`, `UnknownTopicOrPartition`, and errors of opening the log.
     """
     topic, partition = query.text("topic"), query.integer("partition", 0, maximum=PARTITION_MAX)
     return await prepared_log(services, topic, partition)
 
 
 async def prepared_log(services: Services, topic: str, partition: int) -> Log:
-    """A log, ready to be read. Raises `UnknownTopicOrPartition`, and what opening it raises."""
+    """Return a log, ready for reads. Raises `UnknownTopicOrPartition`, and errors of opening the
+    log."""
     log = services.logs.find(topic, partition)
     if not log.prepared:
         await services.logs.prepare([log])
@@ -135,7 +137,7 @@ async def prepared_log(services: Services, topic: str, partition: int) -> Log:
 
 
 class Everything:
-    """Sees all, where rights are not checked."""
+    """All rights, for brokers without authorization."""
 
     def topic(self, name: str) -> bool:
         return True
@@ -174,11 +176,12 @@ ASKED_FOR: Final[Mapping[str, Operation]] = MappingProxyType(
         "window": Operation.READ,
     }
 )
-"""By what is asked: the right to the topic that it names. `find` shows what it finds."""
+"""Needed right on the topic by name of the request. `find` needs Read, because it shows the message
+that it finds."""
 
 
 class Allowed:
-    """What the rules allow a principal to see."""
+    """Rights of a principal by the ACLs."""
 
     def __init__(self, services: Services, principal: str, host: str) -> None:
         self._authorizer = services.security.authorizer
@@ -211,7 +214,8 @@ class Allowed:
         return self._rights.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def check(self, asked: str, topic: str) -> None:
-        """Raise `PageRefusal` unless that may be asked about a topic, whether it exists or not."""
+        """Raise `PageRefusal` unless the principal may send this request about a topic, existing or
+        not."""
         operation = ASKED_FOR[asked]
         if self._rights.may(operation, ResourceType.TOPIC, topic):
             return

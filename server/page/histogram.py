@@ -1,5 +1,4 @@
-"""How many messages of a topic there are in each bar of a stretch of time, all partitions
-together."""
+"""Number of messages of a topic in each bar of a time range, over all partitions."""
 
 from operator import add
 from typing import Final
@@ -12,25 +11,25 @@ from .access import PARTITION_MAX, PageRefusal, Query
 
 MAX_BARS: Final = 200
 PARTITIONS_AT_ONCE: Final = 200
-"""Partitions that one answer is about at most."""
+"""Largest number of partitions per answer."""
 READ_BYTES: Final = 64 << 20
-"""An answer ends behind the partition with which it has read as much."""
+"""Bytes read after which an answer ends, with the partition in progress."""
 SECONDS: Final = 2.0
-"""An answer ends behind the segment with which it has taken as long."""
+"""Time after which an answer ends, with the segment in progress."""
 
 
 @value_class
 class Spot:
-    """Where counting goes on."""
+    """Position at which counting continues."""
 
     partition: int
     offset: int = -1
-    """-1 at the start of the partition."""
+    """Offset; -1 at the start of the partition."""
     end_offset: int = -1
-    """Where it ends in this partition; -1 where that is not fixed yet."""
+    """Offset at which counting of this partition ends; -1 if not set yet."""
 
     def shown(self) -> dict[str, int]:
-        """As it is asked for again."""
+        """Return the fields of the next request."""
         shown = {"partition": self.partition}
         return (
             shown if self.offset < 0 else {**shown, "offset": self.offset, "end": self.end_offset}
@@ -38,7 +37,7 @@ class Spot:
 
 
 class _Sum:
-    """What was counted so far."""
+    """Sum of the counts so far."""
 
     def __init__(self, bars: int) -> None:
         self.counts = [0] * bars
@@ -58,11 +57,11 @@ class _Sum:
 
 
 async def histogram(services: Services, query: Query) -> dict[str, object]:
-    """Counts per bar from `from` until, without, `until`; of all times without these.
+    """Return counts per bar from `from` until `until`, exclusive; by default over all times.
 
-    The bars are of one length, and only the last may be shorter. Where `next` is not `None`, the
-    answer is about a part of the messages: a request with what is in it gets another part,
-    and the page adds them up.
+    All bars have one length; only the last may be shorter. If `next` is not None, the answer covers
+    only a part of the messages: the page sends another request with these fields, and adds up the
+    counts.
     """
     topic = query.text("topic")
     from_ms, until_ms = query.window()
@@ -128,8 +127,8 @@ def _spot_behind(spot: Spot, answer: CountByTimeResponse, partitions: int) -> Sp
 
 
 def _retention_start_ms(services: Services, topic: str) -> int | None:
-    """Messages of earlier times are there because their segment is; `None` where all are kept. It
-    tells the setting `retention.ms`."""
+    """Return the start of the retention time; None if all messages are kept. Older messages exist
+    only because their segment does. The value reveals the setting `retention.ms`."""
     retention_ms = services.directory.topic_settings(topic).retention_ms
     start_ms = services.trusted_time.now_ms() - retention_ms
     return start_ms if retention_ms >= 0 and start_ms > 0 else None

@@ -33,29 +33,29 @@ BY_TIME, BY_APPEND = "timestamp", "append"
 MESSAGES_AT_ONCE: Final = 50
 FIRST_READ_BYTES: Final = 64 << 10
 LARGEST_READ_BYTES: Final = 1 << 20
-"""Of what is stored; what does not fit into it is not shown."""
+"""Largest read of stored bytes. A message that does not fit is not shown."""
 OPENED_BYTES: Final = 4 << 20
-"""What a compressed set may open to."""
+"""Largest size of a decompressed set."""
 SHOWN_CHARACTERS: Final = 2000
 SHOWN_BYTES: Final = 256
-"""Of a key, value or header that is no text."""
+"""Bytes shown of a key, value or header that is not text."""
 BUSY: Final = "the broker is busy"
 SHOWN_HEADERS: Final = 20
-"""Of one message."""
+"""Headers shown of one message."""
 
 
 @value_class
 class Decoded:
-    """Stored bytes as the page shows them."""
+    """Messages decoded from stored bytes."""
 
     messages: list[Record]
     next_offset: int | None
-    """Where to go on; `None` when nothing behind it can be read."""
+    """Offset to continue at; None if nothing after it can be read."""
     problem: str = ""
 
 
 async def messages(services: Services, query: Query) -> dict[str, object]:
-    """Messages from offset `from` on; without it the last `limit` ones."""
+    """Return messages from offset `from` on, by default the last `limit` ones."""
     log = await asked_log(services, query)
     limit = query.integer("limit", 20, maximum=MESSAGES_AT_ONCE)
     start = query.integer("from", max(log.high_watermark - limit, 0))
@@ -75,7 +75,7 @@ async def messages(services: Services, query: Query) -> dict[str, object]:
 async def show_messages(
     services: Services, log: Log, records: Iterable[Record]
 ) -> list[dict[str, object]]:
-    """Messages as JSON, with their append times. Raises `OSError`."""
+    """Return messages as JSON, with their append times. Raises `OSError`."""
     turns = services.work.turns()
     shown = []
     for record in records:
@@ -87,8 +87,8 @@ async def show_messages(
 
 
 async def read_messages(services: Services, log: Log, start: int, limit: int) -> Decoded:
-    """Up to `limit` messages from `start` on, in reads of bounded size; each ends with its
-    segment. The first of them that gives nothing is the last."""
+    """Return up to `limit` messages from `start` on. Reads have a bounded size and end at segment
+    ends; the first one without messages is the last."""
     read: list[Record] = []
     next_offset: int | None = start
     problem = ""
@@ -104,7 +104,7 @@ async def read_messages(services: Services, log: Log, start: int, limit: int) ->
 
 
 async def _read_once(services: Services, log: Log, start: int, limit: int) -> tuple[Decoded, int]:
-    """What one read gives, and how many bytes that were."""
+    """Return the result of one read, and its size in bytes."""
     decoded, size = Decoded([], start), 0
     for wanted in (FIRST_READ_BYTES, LARGEST_READ_BYTES):
         found = reader.read(log, start, wanted)
@@ -121,7 +121,7 @@ async def _read_once(services: Services, log: Log, start: int, limit: int) -> tu
 
 
 async def stored_bytes(services: Services, found: Slice) -> Buffer | None:
-    """What a slice holds; `None` when its file cannot be had now."""
+    """Return the bytes of a slice; None if its file is not available now."""
     data: Buffer | None = found.read_now()
     if data is None:
         stretch = found.stretch()
@@ -133,14 +133,14 @@ async def stored_bytes(services: Services, found: Slice) -> Buffer | None:
 
 
 def _decoding(data: Buffer, start: int, limit: int) -> Callable[[], Decoded]:
-    """A call that decodes, in a thread: opening compressed sets takes time."""
+    """Return a function that decodes, to be run in a thread because decompression takes time."""
 
     def decode() -> Decoded:
         read: list[Record] = []
         problem = ""
         try:
             every = records(data, max_decompressed_bytes=OPENED_BYTES, from_offset=start)
-            read.extend(islice(every, limit))  # keeps the records in front of an error
+            read.extend(islice(every, limit))  # keeps the records before an error
         except MessageTooLarge:
             problem = f"a compressed set opens to more than {OPENED_BYTES >> 20} MiB"
         except CorruptMessage as error:
@@ -155,7 +155,7 @@ def _decoding(data: Buffer, start: int, limit: int) -> Callable[[], Decoded]:
 
 
 def nothing_of(data: Buffer, start: int, problem: str) -> Decoded:
-    """What there is to say of bytes whose first entry cannot be shown."""
+    """Return the result for bytes whose first entry cannot be shown."""
     entry_bytes = ENTRY_OVERHEAD + int.from_bytes(data[SIZE_AT : SIZE_AT + 4], "big", signed=True)
     if not problem and (len(data) < LARGEST_READ_BYTES or entry_bytes <= len(data)):
         return Decoded([], start)
@@ -168,7 +168,7 @@ def nothing_of(data: Buffer, start: int, problem: str) -> Decoded:
 
 
 def show_message(log: Log, record: Record) -> dict[str, object]:
-    """One message as JSON. Its append time has to be loaded. Raises `OSError`."""
+    """Return one message as JSON. Its append time must be loaded. Raises `OSError`."""
     kind = record.timestamp_type
     append_ms = reader.append_time_ms(log, record.offset)
     if append_ms == NO_TIMESTAMP and kind is TimestampType.LOG_APPEND_TIME:
@@ -189,7 +189,8 @@ def show_message(log: Log, record: Record) -> dict[str, object]:
 
 
 def show_bytes(data: bytes | None) -> dict[str, object] | None:
-    """Bytes as JSON: text when they are UTF-8 that can be read, else hexadecimal; long ones cut."""
+    """Return bytes as JSON: as text if they are readable UTF-8, else in hexadecimal. Long ones are
+    cut."""
     if data is None:
         return None
     head = data[: 4 * SHOWN_CHARACTERS]
@@ -208,9 +209,9 @@ def show_bytes(data: bytes | None) -> dict[str, object] | None:
 
 
 async def find(services: Services, query: Query) -> dict[str, object]:
-    """The first message of time `at` or later; `by` is `timestamp` or `append`.
+    """Return the first message at or after time `at`; `by` is `timestamp` or `append`.
 
-    What people write and is no time is no error of the page's: then `refused` says what to write.
+    A text that is not a time is not an error of the page: `refused` then says what to write.
     """
     by = query.text("by", BY_TIME)
     if by not in (BY_TIME, BY_APPEND):

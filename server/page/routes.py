@@ -1,4 +1,4 @@
-"""The page's addresses: what answers them, and what every answer says to the browser."""
+"""Routes of the page, and the headers of their answers."""
 
 import asyncio
 import json
@@ -32,10 +32,10 @@ TYPES: Final = {
 }
 
 AT_WORK: Final = 8
-"""Requests for JSON that are worked on at one time; others are asked to come back."""
+"""Requests for JSON in progress at one time; further ones are refused with 503."""
 
 SECONDS: Final = 10.0
-"""How long one may take: a search in a log that is not in memory, at worst."""
+"""Longest time for a request, needed at worst by a search in a log that is not in memory."""
 
 HEADERS: Final = MappingProxyType(
     {
@@ -69,16 +69,16 @@ ANSWERS: Final[Mapping[str, Answer]] = MappingProxyType(
 
 @value_class
 class StaticFile:
-    """One file as it is sent."""
+    """One file in the form in which it is sent."""
 
     content_type: str
     content: bytes
     etag: str
-    """Without quotes."""
+    """Entity tag, without quotes."""
 
 
 def read_files() -> dict[str, StaticFile]:
-    """All of them by name. Raises `OSError`."""
+    """Return all files by name. Raises `OSError`."""
     found = {}
     for path in FOLDER.iterdir():
         if path.suffix in TYPES:
@@ -89,7 +89,8 @@ def read_files() -> dict[str, StaticFile]:
 
 
 class Page:
-    """Adds the page to a web application. It changes nothing, and only GET and HEAD reach it."""
+    """Adds the page to a web application. The page changes nothing, and only answers GET and
+    HEAD."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -148,8 +149,8 @@ class Page:
         return Viewer(peer.principal if known else None, peer.has_session)
 
     def _access(self, name: str, request: web.Request, peer: HttpPeer) -> PageAccess:
-        """What the viewer may see. Raises `PageRefusal` for a topic that is not in it, and where it
-        cannot be known."""
+        """Return what the viewer may see. Raises `PageRefusal` for a topic that the viewer may not
+        see, and when the ACLs of this broker may be out of date."""
         if not self._services.security.authorization:
             return Everything()
         old = self._services.replication.rules_may_be_old()

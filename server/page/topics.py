@@ -26,15 +26,17 @@ CONSUMERS_AT_ONCE: Final = 100
 
 SEGMENTS_AT_ONCE: Final = 100
 SEGMENTS_A_STEP: Final = 10
-"""Each may need its file opened, for its first timestamp."""
+"""Segments described before other requests are served. Each may need its file opened, for its first
+timestamp."""
 
 TOPICS_AT_ONCE: Final = 100
 PARTITIONS_AT_ONCE: Final = 1000
-"""An answer ends behind the topic with which it passes this."""
+"""Number of partitions after which an answer ends, with the topic in progress."""
 
 
 async def topics(services: Services, query: Query) -> dict[str, object]:
-    """The broker, and the topics behind `after` whose names hold `like`, in order of names."""
+    """Return the broker, and the topics after `after` whose names contain `like`, in order of
+    name."""
     after, like = query.text("after", ""), query.text("like", "")
     limit = query.integer("limit", TOPICS_AT_ONCE, maximum=TOPICS_AT_ONCE)
     access = query.access
@@ -49,7 +51,7 @@ async def topics(services: Services, query: Query) -> dict[str, object]:
             break
         entry = entries.get(name)
         if entry is None:
-            continue  # it was deleted meanwhile
+            continue  # deleted meanwhile
         shown.append(await _topic(services, entry, turns, access))
         partitions += entry.partitions
         await turns.give_way()
@@ -76,7 +78,7 @@ def _matching(names: Sequence[str], like: str) -> list[str]:
 async def _topic(
     services: Services, entry: TopicEntry, turns: Turns, access: PageAccess
 ) -> dict[str, object]:
-    """The topic; `hidden` names what else there is that the viewer has no right to."""
+    """Return one topic. `hidden` names the parts that the viewer has no right to see."""
     messages = size_bytes = segments = 0
     problem = ""
     with_settings = access.settings(entry.name)
@@ -124,7 +126,7 @@ def _settings(services: Services, name: str) -> dict[str, object]:
 
 
 def _figures(services: Services, name: str) -> dict[str, object]:
-    """What was counted since the broker started."""
+    """Return the figures since the broker started."""
     figures = services.figures.topics.get(name)
     if figures is None:
         return {"appended": 0, "latency_counts": [0] * (len(LATENCY_BUCKETS_MS) + 1)}
@@ -139,7 +141,8 @@ def _figures(services: Services, name: str) -> dict[str, object]:
 
 
 async def segments(services: Services, query: Query) -> dict[str, object]:
-    """Segments that begin below offset `before`, oldest first, and the partition's offsets."""
+    """Return the segments that start below offset `before`, oldest first, and the partition's
+    offsets."""
     log = await asked_log(services, query)
     await services.logs.read_trimmed(log)
     before = query.integer("before", OFFSET_MAX)
@@ -188,8 +191,8 @@ def _time(value: int) -> int | None:
 
 
 async def consumers(services: Services, query: Query) -> dict[str, object]:
-    """The followed positions, of all topics or of `topic`; `hidden` says whether there may be
-    others that the viewer has no right to."""
+    """Return the followed positions of all topics, or of `topic`. `hidden` says whether there may
+    be others that the viewer has no right to see."""
     topic = query.text("topic", "")
     await services.lags.refresh()
     access = query.access
@@ -231,8 +234,8 @@ def _consumer(services: Services, key: Key, lag: Lag) -> dict[str, object]:
 
 
 async def members(services: Services, query: Query) -> dict[str, object]:
-    """Who leads, who follows, since when, and how far behind; no members for a broker that is
-    alone. They are `hidden` from a viewer who may not describe the cluster."""
+    """Return the leader and followers, with state and lag; none for a single broker. Members are
+    `hidden` from a viewer who may not describe the cluster."""
     replication = services.replication
     hidden = replication.replicates and not query.access.cluster()
     if not replication.replicates or hidden:

@@ -1,4 +1,4 @@
-"""The messages of a window of time, of all partitions: those and no others."""
+"""Messages of a time window over all partitions, and no others."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -26,16 +26,17 @@ from .messages import (
 )
 
 READ_BYTES: Final = 4 << 20
-"""Stored bytes that one answer reads, about."""
+"""Approximate limit of stored bytes read for one answer."""
 SECONDS: Final = 2.0
-"""An answer ends with the step with which it has taken as long."""
+"""Time after which an answer ends, with the step in progress."""
 
 
 async def window(services: Services, query: Query) -> dict[str, object]:
-    """Up to `limit` messages whose time is in the window, by partition in the order of offsets.
+    """Return up to `limit` messages whose time is in the window, by partition in the order of
+    offsets.
 
-    They begin at `offset` of `partition`, or at the start of the topic. Where `next` is not `None`,
-    that is where to go on; there need not be any more.
+    They start at `offset` of `partition`, or at the start of the topic. `next` is where the next
+    request continues, although there may be no more messages; None at the end.
     """
     topic = query.text("topic")
     from_ms, until_ms = query.window()
@@ -71,7 +72,7 @@ async def window(services: Services, query: Query) -> dict[str, object]:
 
 
 class Reading:
-    """Reads the messages of a window, until there are enough or it was enough work."""
+    """Reads the messages of a window, until there are enough or the work is too much."""
 
     def __init__(self, services: Services, window: ReadWindow, limit: int) -> None:
         self._services = services
@@ -80,18 +81,18 @@ class Reading:
         self._left_bytes = READ_BYTES
         self._stop = services.work.time() + SECONDS
         self.problem = ""
-        """Why it ended early; a text for people."""
+        """Why reading ended early, for people to read."""
 
     @property
     def full(self) -> bool:
-        """Whether nothing more is to be read for this answer."""
+        """Whether no more may be read for this answer."""
         late = self._services.work.time() >= self._stop
         return self._left <= 0 or self._left_bytes <= 0 or bool(self.problem) or late
 
     async def read(self, log: Log, offset: int) -> tuple[list[Record], int | None]:
-        """Messages of one partition from an offset on, and where to go on; `None` when it ends.
+        """Return messages of one partition from an offset on, and the next offset; None at the end.
 
-        Raises what damage raises that is met, and what keeps a time map from being made.
+        Raises errors from damage, and from making a time map.
         """
         found: list[Record] = []
         end_offset = log.high_watermark
@@ -115,7 +116,7 @@ class Reading:
             await turns.give_way()
 
     async def _read_once(self, log: Log, start: int, end_offset: int) -> Decoded:
-        """What one read gives; where it gets no further at first, a larger one."""
+        """Return the result of one read. If it makes no progress, a larger read follows."""
         decoded = Decoded([], start)
         for wanted in (FIRST_READ_BYTES, LARGEST_READ_BYTES):
             stored = reader.read(log, start, wanted, end_offset=end_offset)
@@ -131,14 +132,14 @@ class Reading:
             if decoded.next_offset != start or decoded.problem:
                 break
             if stored.size < wanted:
-                return Decoded([], end_offset)  # an entry that is written at this moment
+                return Decoded([], end_offset)  # an entry that is being written
         self._left -= len(decoded.messages)
         self.problem = decoded.problem
         return decoded
 
 
 def _decoding(data: Buffer, start: int, window: ReadWindow, limit: int) -> Callable[[], Decoded]:
-    """A call that decodes, in a thread: opening compressed sets takes time."""
+    """Return a function that decodes, to be run in a thread because decompression takes time."""
 
     def decode() -> Decoded:
         offsets: list[int] = []
@@ -162,15 +163,15 @@ def _decoding(data: Buffer, start: int, window: ReadWindow, limit: int) -> Calla
             problem = str(error)
         if next_offset == start:
             return nothing_of(data, start, problem)
-        # What has a problem comes first the next time, where there is a next time.
+        # A message with a problem starts the next read, if there is one.
         return Decoded(_records(data, offsets), next_offset, problem if next_offset is None else "")
 
     return decode
 
 
 def _offsets(data: Buffer, start: int, window: ReadWindow) -> Iterator[tuple[list[int], int]]:
-    """Offsets of a window's messages from `start` on, and the offset behind those looked at, for
-    each part of a set. Raises what `read_columns` raises."""
+    """Yield, for each part of a set, the offsets of the window's messages from `start` on, and the
+    offset after the messages examined. Raises the errors of `read_columns`."""
     for columns in read_columns(
         data, max_decompressed_bytes=OPENED_BYTES, from_offset=start, content=()
     ):
@@ -185,7 +186,7 @@ def _offsets(data: Buffer, start: int, window: ReadWindow) -> Iterator[tuple[lis
 
 
 def _records(data: Buffer, offsets: list[int]) -> list[Record]:
-    """The messages with these offsets, which are in the set and rise."""
+    """Return the messages with these ascending offsets, which are in the set."""
     if not offsets:
         return []
     wanted = set(offsets)

@@ -1,1 +1,1 @@
-"""How much clients may take: rules, what was taken, and for how long they are not read."""
+"""Client quotas: rules, measured usage and throttling."""

@@ -1,9 +1,9 @@
-"""What each request takes of its client's quotas, and how long the client is not listened to then.
+"""Charging of requests to client quotas, and the throttle time that follows.
 
-As in Kafka a request is answered first, and its connection is not read from afterwards (KIP-219). A
-fetch by Kafka's protocol that is over its quota is answered with nothing, as Kafka does, and what
-it read is not counted. Clients of the native protocol look for each partition that they asked for:
-they are given what was read, and wait then.
+As in Kafka, a request is answered first, and its connection is not read from afterwards (KIP-219).
+A fetch over quota in Kafka's protocol is answered without messages, as in Kafka, and its bytes are
+not counted. Clients of the native protocol expect an answer for each partition that they asked for,
+so they get the messages and are throttled afterwards.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,15 +24,15 @@ from .rates import Rate, Sensors, TokenBucket, Windows
 from .rules import Bound, Quota, QuotaTable
 
 MAX_WAIT_SECONDS: Final = 60.0
-"""The most that a client is not listened to at once. Who sent for minutes ahead in one request is
-let off the rest: else a quota that was far too low would be felt for days after it was raised."""
+"""Longest throttle time in seconds. The rest is waived for a client whose request used up the quota
+of minutes; else a quota that was far too low would be felt for days after it was raised."""
 
 MAX_CLIENTS: Final = 10_000
-"""Users and clients whose quotas are kept at hand."""
+"""Number of (user, client id) pairs whose quotas are cached."""
 
 _LEAST_FETCH_SECONDS: Final = 0.1
-"""A fetch may ask for what the quota gives in this time, though it has to wait for that then: else
-fetches get as small as they can be."""
+"""A fetch may always ask for what the quota gives in this time, although the client is then
+throttled; otherwise fetches would become as small as possible."""
 
 _USER: Final = "User:"
 
@@ -40,16 +40,16 @@ Bounds = dict[Quota, Bound]
 
 
 class Mutation:
-    """A request that makes or deletes partitions, looked at before it is handled."""
+    """Partitions that a request would create or delete, counted before the request is handled."""
 
     def __init__(self, by_topic: Mapping[str, int], answers: str) -> None:
-        """`by_topic` is how many partitions each topic gets or loses; `answers` the field of the
-        response with the outcome of each."""
+        """`by_topic` is the number of partitions that each topic gains or loses; `answers` is the
+        response field with the result of each topic."""
         self._by_topic = by_topic
         self._answers = answers
 
     def partitions(self, response: Any) -> int:
-        """How many there were, of the topics about which there is no error."""
+        """Return the number of partitions of the topics that succeeded."""
         return sum(
             self._by_topic.get(each.name, 0)
             for each in getattr(response, self._answers)
@@ -85,11 +85,11 @@ def _present(services: Services, name: str) -> int:
 MUTATIONS: Final[Mapping[int, Callable[[Services, Any], Mutation]]] = MappingProxyType(
     {CREATE_TOPICS.key: _created, DELETE_TOPICS.key: _deleted, CREATE_PARTITIONS.key: _added}
 )
-"""By the key of the request."""
+"""Counting functions by API key."""
 
 
 class Meter:
-    """The quotas of a broker, and what was taken of them."""
+    """Quotas of a broker, and their usage."""
 
     def __init__(self, services: Services) -> None:
         settings = services.settings
@@ -97,7 +97,7 @@ class Meter:
         self.windows = Windows(settings.quota_window_num, float(settings.quota_window_size_seconds))
         self.now: Callable[[], float] = services.clock.monotonic
         self.time: Callable[[], float] = services.work.time
-        """Real time, for what requests take, whatever clock the broker is given."""
+        """Real time for measuring requests, whatever clock the broker uses."""
         self.rates = {
             quota: Sensors(Rate, self.windows)
             for quota in (
@@ -111,7 +111,7 @@ class Meter:
         self._clients: dict[tuple[str, str], Bounds] = {}
 
     def use(self, table: QuotaTable) -> None:
-        """Go by these quotas. What clients took stays counted."""
+        """Apply these quotas. Recorded usage is kept, unless there are no quotas at all."""
         self._table = table
         self._clients.clear()
         if not table:
@@ -122,7 +122,7 @@ class Meter:
     def open(
         self, api: Api, caller: Caller, client_id: str | None, *, native: bool
     ) -> "Charge | None":
-        """What is noted about one request; `None` where there is no quota that it takes of."""
+        """Return the charge of one request; None if no quota applies to it."""
         if not api.metered:
             return None
         key = caller.principal, client_id or ""
@@ -150,7 +150,7 @@ class Meter:
         return found
 
     def rate(self, quota: Quota, bound: Bound) -> Rate:
-        """What was taken of a quota."""
+        """Return the measured rate of a quota."""
         return self.rates[quota].of(bound.taken_by, self.now())
 
 
@@ -159,11 +159,11 @@ _OWN: Final = {
     FETCH.key: Quota.CONSUMER_BYTE_RATE,
     **dict.fromkeys(MUTATIONS, Quota.CONTROLLER_MUTATION_RATE),
 }
-"""The quota of what a request does, by its key."""
+"""Quota charged for what a request does, by API key. Request time is charged in addition."""
 
 
 class Charge:
-    """One request on its way to its answer."""
+    """Charge of one request, until it is answered."""
 
     __slots__ = (
         "_api_key",
@@ -188,11 +188,12 @@ class Charge:
         self._sent_bytes = 0
         self._mutation: Mutation | None = None
         self._seconds = 0.0
-        """What handling it took of the event loop, up to `_since`."""
+        """Seconds of the event loop used by this request until `_since`."""
         self._since = meter.time()
 
     def see(self, request: Any) -> None:
-        """Look at what is asked for, before it is done."""
+        """Record the size of a request before it is handled, and limit a fetch to the remaining
+        quota."""
         if _OWN.get(self._api_key) not in self._bounds:
             return
         if isinstance(request, ProduceRequest):
@@ -209,13 +210,13 @@ class Charge:
             self._mutation = MUTATIONS[self._api_key](self._meter.services, request)
 
     def add_seconds(self, seconds: float) -> None:
-        """It has taken so much of the event loop up to now, with others."""
+        """Set the event loop's seconds used by this request until now, its share of a joint run."""
         self._seconds = seconds
         self._since = self._meter.time()
 
     def timed(self, make: Callable[[], Any], turns: Turns | None = None) -> Callable[[], Any]:
-        """It waits from now on until `make` is called; until then it has what it takes in
-        `turns`."""
+        """Wrap `make` so that the wait before it is not charged. Work done in `turns` meanwhile is
+        charged."""
         self._seconds += self._meter.time() - self._since
         before = 0.0 if turns is None else turns.used_seconds
 
@@ -228,8 +229,8 @@ class Charge:
         return timed_make
 
     def close(self, response: Any) -> Any:
-        """The response to send; the client may not be listened to from now on. `None` is a refusal,
-        or no answer."""
+        """Charge the request, and return the response to send; the client may be throttled from now
+        on. None stands for an error or for no answer."""
         self._seconds += self._meter.time() - self._since
         waits = dict(self._waits(response))
         if not waits:
@@ -255,7 +256,7 @@ class Charge:
         return response
 
     def _waits(self, response: Any) -> Iterator[tuple[Quota, float]]:
-        """For how long each of the quotas asks the client to wait, where one does."""
+        """Yield the throttle time in seconds for each quota that is exceeded."""
         taken = [(Quota.REQUEST_PERCENTAGE, self._seconds * 100)]
         if self._sent_bytes:
             taken.append((Quota.PRODUCER_BYTE_RATE, self._sent_bytes))
@@ -276,8 +277,9 @@ class Charge:
                 yield Quota.CONTROLLER_MUTATION_RATE, wait
 
     def _take(self, quota: Quota, amount: float) -> float:
-        """Count what was taken; how long the client is to wait. The first fetch of those that
-        count is never too much: a set may be larger than all that the quota gives in that time."""
+        """Record usage of a quota, and return the throttle time in seconds. The first counted
+        fetch is never throttled, because one record set may be larger than the quota gives in
+        that time."""
         bound = self._bounds.get(quota)
         if bound is None:
             return 0.0

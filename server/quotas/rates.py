@@ -11,32 +11,33 @@ from typing import Final, Generic, Protocol, TypeVar
 from ...values import value_class
 
 MAX_SENSORS: Final = 10_000
-"""Rates of one quota: some 10 MB where all are in use."""
+"""Largest number of rates of one quota: some 10 MB if all are in use."""
 
 _LOOKED_AT: Final = 2
-"""Of the idle ones, when another is made: so they go faster than new ones come."""
+"""Number of idle rates examined when a new one is created, so that they are removed faster than new
+ones come."""
 
 _SHORTEST_SECONDS: Final = 0.001
 
 
 @value_class
 class Windows:
-    """`quota.window.num` and `quota.window.size.seconds`."""
+    """Number and length of the windows: `quota.window.num` and `quota.window.size.seconds`."""
 
     number: int
     seconds: float
 
     @property
     def span_seconds(self) -> float:
-        """How long what was taken counts."""
+        """Seconds for which usage counts."""
         return self.number * self.seconds
 
 
 class Sensor(Protocol):
-    """A rate, or a bucket."""
+    """A rate or a token bucket."""
 
     def is_idle(self, now: float, windows: Windows) -> bool:
-        """Whether a new one would say the same."""
+        """Whether a new object would answer the same."""
         ...
 
 
@@ -44,8 +45,8 @@ S = TypeVar("S", bound=Sensor)
 
 
 class Sensors(Generic[S]):
-    """Rates by client; those that are zero again are forgotten, and where there are too many, that
-    of the client that was active the longest time ago."""
+    """Rates by client. Idle rates are removed. At the limit, the rate of the client that was
+    inactive longest is removed."""
 
     def __init__(self, make: Callable[[], S], windows: Windows, most: int = MAX_SENSORS) -> None:
         self._make = make
@@ -57,7 +58,7 @@ class Sensors(Generic[S]):
         return len(self._by_key)
 
     def of(self, key: Hashable, now: float) -> S:
-        """The rate of a client, which counts as active now."""
+        """Return the rate of a client, which counts as active now."""
         found = self._by_key.get(key)
         if found is not None:
             self._by_key.move_to_end(key)
@@ -74,16 +75,16 @@ class Sensors(Generic[S]):
         return made
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Remove all rates."""
         self._by_key.clear()
 
 
 class Rate:
-    """What was taken in the windows that count, by the time that they have lasted.
+    """Usage in the windows that count, divided by their time.
 
-    A window begins with the first that is taken behind the one before it. While all windows
-    together are younger than all of them but one would last, they count as that old: so much may be
-    taken at once by a client that took nothing.
+    A window starts with the first usage after the end of the previous window. While the windows are
+    younger than all but one of them would last, they count as that old. This is the burst that an
+    idle client may use.
     """
 
     __slots__ = ("_starts", "_totals")
@@ -93,7 +94,7 @@ class Rate:
         self._totals: deque[float] = deque()
 
     def take(self, amount: float, now: float, windows: Windows) -> None:
-        """Count `amount`; a negative one takes back what was counted."""
+        """Record usage; a negative amount takes back recorded usage."""
         self._forget(now, windows)
         if not self._starts or now - self._starts[-1] >= windows.seconds:
             self._starts.append(now)
@@ -101,7 +102,7 @@ class Rate:
         self._totals[-1] += amount
 
     def taken(self, now: float, windows: Windows) -> tuple[float, float]:
-        """How much was taken, and in how many seconds."""
+        """Return the usage, and the seconds over which it is measured."""
         self._forget(now, windows)
         elapsed = now - self._starts[0] if self._starts else 0.0
         missing = windows.number - 1 - int(elapsed / windows.seconds)
@@ -110,22 +111,22 @@ class Rate:
         return sum(self._totals), max(elapsed, _SHORTEST_SECONDS)
 
     def wait_seconds(self, limit: float, now: float, windows: Windows) -> float:
-        """How long nothing may be taken until the rate is no more than `limit` a second."""
+        """Return the seconds without usage until the rate is at most `limit` per second."""
         total, seconds = self.taken(now, windows)
         return max(total / limit - seconds, 0.0)
 
     def room(self, limit: float, now: float, windows: Windows) -> float:
-        """How much may be taken without a wait."""
+        """Return how much may be used without throttling."""
         total, seconds = self.taken(now, windows)
         return max(limit * seconds - total, 0.0)
 
     def is_empty(self, now: float, windows: Windows) -> bool:
-        """Whether nothing that counts was taken."""
+        """Whether there is no usage in the windows that count."""
         self._forget(now, windows)
         return not any(self._totals)
 
     def is_idle(self, now: float, windows: Windows) -> bool:
-        """Whether a new one would say the same."""
+        """Whether a new object would answer the same."""
         self._forget(now, windows)
         return not self._starts
 
@@ -137,8 +138,8 @@ class Rate:
 
 
 class TokenBucket:
-    """Tokens that come back at the quota's rate, up to what all windows together would bring
-    (KIP-599). What is taken is never refused: the bucket may owe."""
+    """Token bucket of KIP-599, refilled at the quota's rate up to what all windows together would
+    bring. Usage is never refused: the number of tokens may become negative."""
 
     __slots__ = ("_at", "_limit", "_tokens")
 
@@ -152,11 +153,11 @@ class TokenBucket:
         self._limit, self._at = limit, now
 
     def wait_seconds(self, limit: float, now: float, windows: Windows) -> float:
-        """How long nothing may be taken until the bucket owes nothing."""
+        """Return the seconds without usage until the bucket is no longer negative."""
         return max(-self._filled(limit, now, windows) / limit, 0.0)
 
     def is_idle(self, now: float, windows: Windows) -> bool:
-        """Whether a new one would say the same."""
+        """Whether a new object would answer the same."""
         limit = self._limit
         return self._tokens is None or self._filled(limit, now, windows) >= (
             limit * windows.span_seconds

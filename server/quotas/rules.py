@@ -39,7 +39,8 @@ __all__ = [
 
 
 DEFAULT: Final = ""
-"""The name of the default entity: who has no quota of their own. No name is empty."""
+"""Name of the default entity, for users or clients without a quota of their own. No real name is
+empty."""
 
 _HIGHEST: Final = 2.0**63
 _WHOLE: Final = frozenset({Quota.PRODUCER_BYTE_RATE, Quota.CONSUMER_BYTE_RATE})
@@ -47,7 +48,8 @@ _WHOLE: Final = frozenset({Quota.PRODUCER_BYTE_RATE, Quota.CONSUMER_BYTE_RATE})
 
 @value_class
 class Entity:
-    """Whose quota it is: `None` for what it does not say, `DEFAULT` for the default of it."""
+    """Owner of a quota: a user, a client id or both. None means any; `DEFAULT` is the default
+    entity."""
 
     user: str | None = None
     client_id: str | None = None
@@ -64,22 +66,22 @@ class Entity:
 
 @value_class
 class QuotaChange:
-    """What is to be done with an entity's quotas: `None` takes one away."""
+    """Change of an entity's quotas; None removes a quota."""
 
     entity: Entity
     values: Mapping[Quota, float | None]
 
 
 class Quotas:
-    """The quotas as they are now. May be read by any thread."""
+    """The quotas in force. Any thread may read them."""
 
     def __init__(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         self.table = QuotaTable()
-        """Another object after each change."""
+        """Replaced by a new object at each change."""
         self.use(quotas)
 
     def use(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """Apply these quotas from now on. For any thread."""
+        """Apply these quotas. May be called in any thread."""
         self.table = QuotaTable(
             {
                 Entity(*entity): {Quota(name): value for name, value in values.items()}
@@ -90,8 +92,8 @@ class Quotas:
     def planned(
         self, changes: Sequence[QuotaChange], *, validate_only: bool = False
     ) -> tuple[list[CodedError | bool], list[AccessRecord]]:
-        """Says of each change, in their order, what keeps it from being made, or whether anything
-        is different then; and gives the records that make them. For any thread."""
+        """Return for each change, in order, its error or whether it changes anything, and the
+        records that carry the changes out. May be called in any thread."""
         before = self.table.quotas
         wanted = {entity: dict(values) for entity, values in before.items()}
         outcomes = [_change(wanted, change) for change in changes]
@@ -138,7 +140,7 @@ Values = Mapping[Quota, float]
 
 
 class Match(IntEnum):
-    """What a component of a filter is compared with."""
+    """How a filter component matches an entity name."""
 
     EXACT = 0
     DEFAULT = 1
@@ -146,10 +148,10 @@ class Match(IntEnum):
 
 
 class QuotaFilter:
-    """Entities that a request means."""
+    """Filter of a describe-client-quotas request."""
 
     def __init__(self, request: DescribeClientQuotasRequest) -> None:
-        """Raises `InvalidRequest`."""
+        """Parse the components of the request. Raises `InvalidRequest`."""
         self._strict = request.strict
         self._wanted: dict[str, tuple[Match, str]] = {}
         for component in request.components:
@@ -168,7 +170,7 @@ class QuotaFilter:
             self._wanted[component.entity_type] = wanted
 
     def means(self, entity: Entity) -> bool:
-        """Whether an entity is one of them."""
+        """Whether an entity matches the filter."""
         for kind, name in ((USER, entity.user), (CLIENT_ID, entity.client_id)):
             if kind not in self._wanted:
                 if self._strict and name is not None:
@@ -183,7 +185,7 @@ class QuotaFilter:
 
 
 def asked_change(asked: QuotaAlteration) -> QuotaChange:
-    """The change that an item of a request asks for. Raises `InvalidRequest`."""
+    """Return the change that an entry of a request asks for. Raises `InvalidRequest`."""
     entity = asked_entity(asked.entity)
     values: dict[Quota, float | None] = {}
     for op in asked.ops:
@@ -196,7 +198,7 @@ def asked_change(asked: QuotaAlteration) -> QuotaChange:
 
 
 def asked_entity(parts: Sequence[QuotaEntityPart]) -> Entity:
-    """Raises `InvalidRequest`."""
+    """Return the entity that a request names. Raises `InvalidRequest`."""
     names: dict[str, str] = {}
     for part in parts:
         _check_type(part.entity_type, names)
@@ -211,7 +213,7 @@ def asked_entity(parts: Sequence[QuotaEntityPart]) -> Entity:
 
 
 def entity_parts(entity: Entity) -> list[QuotaEntityPart]:
-    """An entity in the words of requests and answers."""
+    """Return an entity in the form of requests and responses."""
     return [
         QuotaEntityPart(entity_type=kind, entity_name=name or None)
         for kind, name in ((USER, entity.user), (CLIENT_ID, entity.client_id))
@@ -220,7 +222,7 @@ def entity_parts(entity: Entity) -> list[QuotaEntityPart]:
 
 
 def entry_of(entity: Entity, values: Values) -> QuotaEntry:
-    """The quotas of an entity in the words of an answer."""
+    """Return the quotas of an entity in the form of a response."""
     return QuotaEntry(
         entity=entity_parts(entity),
         values=[QuotaValue(key=quota.value, value=value) for quota, value in values.items()],
@@ -249,16 +251,17 @@ def _asked_quota(op: QuotaOp, known: Mapping[Quota, object]) -> Quota:
 
 @value_class
 class Bound:
-    """A quota that holds for a client."""
+    """A quota that applies to a client."""
 
     limit: float
-    """Bytes or partitions a second, or percent."""
+    """Bytes or partitions per second, or percent."""
     taken_by: Entity
-    """Who takes of it together: its entity, with the client's own names for the defaults."""
+    """Entity that shares the usage: the quota's entity, with the client's own names in place of
+    defaults."""
 
 
 class QuotaTable:
-    """All quotas at one time."""
+    """Immutable set of all quotas."""
 
     def __init__(self, quotas: Mapping[Entity, Values] = MappingProxyType({})) -> None:
         self.quotas: Mapping[Entity, Values] = MappingProxyType(
@@ -269,7 +272,7 @@ class QuotaTable:
         return bool(self.quotas)
 
     def bound(self, quota: Quota, user: str, client_id: str) -> Bound | None:
-        """The quota that holds for a client of a user: the most special one that there is."""
+        """Return the most specific quota for a client of a user; None if there is none."""
         for entity in _by_precedence(user, client_id):
             limit = self.quotas.get(entity, {}).get(quota)
             if limit is not None:
@@ -295,7 +298,7 @@ def _by_precedence(user: str, client_id: str) -> Iterator[Entity]:
 
 
 def problem_of_name(kind: str, name: str) -> str | None:
-    """Why no user or client can have this name, if none can."""
+    """Return why this is no valid name of a user or client; None if it is valid."""
     size = len(name.encode("utf-8", "replace"))
     if not 1 <= size <= MAX_QUOTA_NAME_BYTES:
         return f"the name of a {kind} has {size} bytes; allowed are 1 to {MAX_QUOTA_NAME_BYTES}"
@@ -305,7 +308,7 @@ def problem_of_name(kind: str, name: str) -> str | None:
 
 
 def problem_of_value(quota: Quota, value: float) -> str | None:
-    """Why a quota cannot have this value, if it cannot."""
+    """Return why this is no valid value of a quota; None if it is valid."""
     if math.isnan(value) or not 0 < value < _HIGHEST:
         return f"{quota} is {value:g}; it must be above 0 and below 2^63"
     if quota in _WHOLE and value != int(value):

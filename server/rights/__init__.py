@@ -1,1 +1,1 @@
-"""What each request asks for is looked up, and what may not be done is refused."""
+"""Authorization of requests: the rights that each request needs, and the refusals."""

@@ -1,4 +1,4 @@
-"""Handlers whose changes of topics and settings are audited."""
+"""Handlers whose changes of topics and settings are written to the audit log."""
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
@@ -18,10 +18,10 @@ from ..requests import Call, Handler, in_turns, then
 from ..security.audit import DONE
 
 Outcomes = Iterable[tuple[str, int]]
-"""Of each thing that was to be changed, its name and the error code."""
+"""Name and error code of each thing that a request was to change."""
 
 States = Mapping[str, object]
-"""By name, how things are."""
+"""State of things by name."""
 
 
 def _topics(response: Any) -> Outcomes:
@@ -70,14 +70,15 @@ def _overrides(services: Services, request: Any) -> States:
 
 @value_class
 class _Change:
-    """What a request changes, as the audit says it."""
+    """How the audit log describes the change of a request."""
 
     event: str
     what: str
     outcomes: Callable[[Any], Outcomes]
-    """Where they are in the response."""
+    """Returns the outcomes in a response."""
     states: Callable[[Services, Any], States] = _none
-    """How the things are that a request names: one that is as before was not changed."""
+    """Returns the state of the things that a request names. A thing with the same state before and
+    after was not changed."""
 
 
 _SETTINGS: Final = _Change("settings_changed", "altered", _resources, _overrides)
@@ -92,11 +93,12 @@ _CHANGES: Final[Mapping[int, _Change]] = MappingProxyType(
         INCREMENTAL_ALTER_CONFIGS.key: _SETTINGS,
     }
 )
-"""By the key of the request."""
+"""Audited changes by API key."""
 
 
 def audited(handlers: Mapping[int, Handler]) -> Mapping[int, Handler]:
-    """The handlers; those that change something audit it. What is as it was has no line."""
+    """Return the handlers, with audit lines for changes. A thing that stayed the same has no
+    line."""
     return {
         key: _audited(handler, _CHANGES[key]) if key in _CHANGES else handler
         for key, handler in handlers.items()

@@ -62,13 +62,13 @@ ERRORS: Final[Mapping[ResourceType, type[CodedError]]] = MappingProxyType(
 )
 
 Allows = Callable[[Any], bool]
-"""Whether all that a request asks for may be done."""
+"""Whether all that a request asks for is permitted."""
 
 _CONSUMER: Final = -1
 
 
 class CheckedRequest:
-    """A request on its way to its handler."""
+    """A request on its way to its handler, with checks of the principal's rights."""
 
     __slots__ = ("_authorizer", "_rights", "api", "call", "request", "services")
 
@@ -81,7 +81,7 @@ class CheckedRequest:
         self._rights = self._authorizer.rights(call.principal, call.client_host)
 
     def may(self, need: Need, name: str) -> bool:
-        """Whether a need is met for what is called `name`."""
+        """Whether the principal meets a need for the resource `name`."""
         rights = self._rights
         for right in need.any_of:
             kind = right.resource_type
@@ -93,7 +93,7 @@ class CheckedRequest:
         return False
 
     def applies(self, need: Need, item: Any, name: str) -> bool:
-        """Whether a need is one of this item of the request."""
+        """Whether a need applies to this item of the request."""
         match need.when:
             case When.MADE:
                 services = self.services
@@ -117,8 +117,8 @@ class CheckedRequest:
                 return True
 
     def refusal(self, need: Need, name: str) -> CodedError:
-        """The error of a need that is not met, which is taken note of. Nothing in it depends on
-        whether there is something of that name."""
+        """Return the error of an unmet need, and record the refusal. The error does not reveal
+        whether the resource exists."""
         right = need.any_of[0]
         named = self._named(right.resource_type, name)
         resource = Resource(right.resource_type, named[:300])
@@ -145,7 +145,7 @@ def _needs(api: Api, how: How) -> list[Need]:
 
 
 def _listed(api: Api, kind: ResourceType) -> Need:
-    """The right without which a list leaves out resources of a type."""
+    """Return the need without which a list omits resources of this type."""
     return next(need for need in _needs(api, How.LEFT_OUT) if need.any_of[-1].resource_type is kind)
 
 
@@ -162,7 +162,8 @@ _POSITIONS_SEEN_TOPIC: Final = _listed(OFFSET_FETCH, ResourceType.TOPIC)
 
 
 def metadata(handler: Handler) -> Handler:
-    """Topics that are named, each by itself; without names, those that may be seen."""
+    """Wrap the metadata handler: named topics are checked one by one; a list of all topics contains
+    only those that the principal may describe."""
 
     def handle(services: Services, request: MetadataRequest, call: Call) -> Any:
         checked = CheckedRequest(services, METADATA, request, call)
@@ -180,7 +181,8 @@ def metadata(handler: Handler) -> Handler:
 
 
 def list_groups(handler: Handler) -> Handler:
-    """The groups that may be seen."""
+    """Wrap the list-groups handler: the answer contains only groups that the principal may
+    describe."""
 
     def handle(services: Services, request: Any, call: Call) -> Any:
         checked = CheckedRequest(services, LIST_GROUPS, request, call)
@@ -195,7 +197,8 @@ def list_groups(handler: Handler) -> Handler:
 
 
 def positions(handler: Handler) -> Handler:
-    """The positions of a name that may be seen, or the names."""
+    """Wrap the offset-fetch handler: the answer contains only positions, or names, that the
+    principal may see."""
 
     def handle(services: Services, request: OffsetFetchRequest, call: Call) -> Any:
         checked = CheckedRequest(services, OFFSET_FETCH, request, call)
@@ -205,7 +208,7 @@ def positions(handler: Handler) -> Handler:
             error = checked.refusal(_POSITIONS_GROUP, request.group_id)
             if not call.kafka:
                 raise error
-            # Version 0 and 1 say it beside each partition only.
+            # Versions 0 and 1 have only error codes of partitions.
             return in_turns(services.work, _all_refused(request, error))
         if request.topics is not None and not request.listing:
             return answer_each(checked, _POSITIONS_EACH, handler)
@@ -223,7 +226,7 @@ def _all_refused(request: OffsetFetchRequest, error: CodedError) -> Pieces[Offse
 def _seen(
     checked: CheckedRequest, need: Need, items: Iterable[T], name_of: Callable[[T], str]
 ) -> Pieces[list[T]]:
-    """What of a list may be seen."""
+    """Return the items of a list that the principal may describe."""
     seen: list[T] = []
     for item in items:
         if checked.may(need, name_of(item)):
@@ -242,10 +245,10 @@ Cut = Callable[[CheckedRequest, OffsetFetchResponse], Pieces["_Page"]]
 
 @value_class
 class _Page:
-    """A part of a list, without what may not be seen."""
+    """A page of a list after the removal of what the principal may not see."""
 
     last: str
-    """With what it ended before that was left out; empty for nothing."""
+    """Name of the page's last item before the removal; empty for an empty page."""
     is_empty: bool
 
 
@@ -262,8 +265,8 @@ def _cut_topics(checked: CheckedRequest, response: OffsetFetchResponse) -> Piece
 
 
 async def _visible_page(checked: CheckedRequest, handler: Handler, cut: Cut) -> OffsetFetchResponse:
-    """The first page in which something may be seen: clients go on behind the last that they
-    see."""
+    """Return the first page with visible items, because clients continue after the last item that
+    they see."""
     request, work = checked.request, checked.services.work
     turns = work.turns()
     while True:
@@ -280,7 +283,7 @@ async def _visible_page(checked: CheckedRequest, handler: Handler, cut: Cut) -> 
 
 
 def guarded(api: Api, handler: Handler) -> Handler:
-    """`handler` for clients that have the rights of the request."""
+    """Return `handler` with the checks of the request's rights in front."""
     whole = [need for need in api.rights if need.how is How.WHOLE]
     each = [need for need in api.rights if need.how is How.EACH]
 
@@ -296,7 +299,7 @@ def guarded(api: Api, handler: Handler) -> Handler:
 
 
 def whole_name(request: Any) -> str:
-    """The topic or group that a request is about as a whole; empty for one about neither."""
+    """Return the topic or group that the whole request is about; empty if there is none."""
     for field in ("group_id", "topic", "key"):
         name = getattr(request, field, None)
         if isinstance(name, str):
@@ -305,7 +308,8 @@ def whole_name(request: Any) -> str:
 
 
 def refused_whole(checked: CheckedRequest, need: Need, name: str) -> Any:
-    """Refuses the request. Raises the error, where there is no other way that Kafka has."""
+    """Refuse a whole request. Raises the error, unless Kafka answers such a request with an empty
+    result."""
     error = checked.refusal(need, name)
     if checked.api is DESCRIBE_LOG_DIRS and checked.call.kafka:
         return DescribeLogDirsResponse(results=[])
@@ -313,8 +317,8 @@ def refused_whole(checked: CheckedRequest, need: Need, name: str) -> Any:
 
 
 def answer_each(checked: CheckedRequest, needs: Sequence[Need], handler: Handler) -> Any:
-    """The answer for those that the request names and that may be asked about; beside each of the
-    others stands its error."""
+    """Handle the permitted items of a request. Each of the other items gets its error in the
+    response."""
     return in_turns(checked.services.work, _answer_each(checked, needs, handler))
 
 
@@ -339,7 +343,7 @@ def _answer_each(checked: CheckedRequest, needs: Sequence[Need], handler: Handle
     name, results = yield from refused_each(checked.api.response, refused)
     services.creations.context = context
     if not kept and checked.api is METADATA:
-        call = replace(call, version=max(call.version, 1))  # In version 0 none means all.
+        call = replace(call, version=max(call.version, 1))  # in version 0, [] means all
     elif not kept:
         return checked.api.response(**{name: results})
     smaller = replaced(request, **{field: kept})
@@ -360,7 +364,7 @@ def _error_of(checked: CheckedRequest, needs: Sequence[Need], item: Any) -> Code
 
 
 def item_name(item: Any) -> str:
-    """What something is called that a request names."""
+    """Return the name of an item of a request."""
     if isinstance(item, str):
         return item
     found = getattr(item, "name", None)
@@ -370,7 +374,8 @@ def item_name(item: Any) -> str:
 def _unanswered(
     checked: CheckedRequest, handler: Handler, kept: Sequence[Any], error: CodedError
 ) -> Any:
-    """A produce with acks=0: what may be appended is, and then the connection is closed."""
+    """Handle a produce with acks=0 that is refused in part: append the permitted topics, then close
+    the connection."""
     closing = CloseConnection(f"a produce with acks=0 was refused: {error.message}", error.code)
 
     def close(_: Any) -> Any:
@@ -388,7 +393,7 @@ _LISTS: Final[Mapping[int, Callable[[Handler], Handler]]] = MappingProxyType(
 
 
 class Guard:
-    """Looks at the rights of the principal of a request."""
+    """Checks the rights of the principal of a request."""
 
     def __init__(self, services: Services, handlers: Mapping[int, Handler]) -> None:
         self._authorizer = services.security.authorizer
@@ -397,11 +402,11 @@ class Guard:
             key: _LISTS[key](handler) if key in _LISTS else guarded(APIS[key], handler)
             for key, handler in handlers.items()
         }
-        """Those that refuse what may not be done."""
+        """Handlers that refuse what is not permitted."""
 
     def allows(self, api_key: int, caller: Caller) -> Allows:
-        """Whether a request may go the short way, on which nothing is looked at any more. Those
-        that may not are taken up one by one, by `handlers`."""
+        """Return the test whether a request may take the fast path, which checks nothing more. The
+        other requests go to `handlers`, which check item by item."""
         rights = self._authorizer.rights(caller.principal, caller.host)
         found = rights.short.get(api_key)
         if found is None:

@@ -1,4 +1,4 @@
-"""Writes `docs/security/rights.md`: `python -m horolog.server.rights.reference`."""
+"""Generator of `docs/security/rights.md`: `python -m horolog.server.rights.reference`."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ Delete or Alter may Describe; AlterConfigs has DescribeConfigs in it, and All ha
 
 
 def lines() -> Iterator[str]:
-    """The page, line by line."""
+    """Yield the lines of the page."""
     yield _INTRODUCTION
     for api in sorted(APIS.values(), key=lambda each: each.key):
         yield from _rows(api)
@@ -87,8 +87,8 @@ def _enough(needs: Sequence[Need], kind: ResourceType) -> str:
 
 
 def is_enough(needs: Sequence[Need], operation: Operation, kind: ResourceType) -> bool:
-    """Whether one rule, about all of a type, meets every need of what is usually asked for: by a
-    consumer, and about topics that there are, and their settings where there is a choice."""
+    """Whether one ACL, for all resources of a type, meets every need of the usual requests: those
+    of a consumer, about existing topics and, where there is a choice, about topic settings."""
     usual = [need for need in needs if need.when not in (When.MADE, When.FOLLOWER, When.OF_BROKER)]
     name = CLUSTER_NAME if kind is ResourceType.CLUSTER else WILDCARD
     rule = Acl(kind, PatternType.LITERAL, name, EVERYBODY, WILDCARD, operation, Permission.ALLOW)

@@ -1,1 +1,1 @@
-"""Principals: users, logins, and what is let in before one."""
+"""Principals, users, logins and ACLs."""

@@ -1,4 +1,4 @@
-"""Filters of rules, as Kafka's tools ask for rules to see or to take away."""
+"""ACL filters, with which Kafka's tools list and delete ACLs."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def _term(kind: type[E], number: int, what: str) -> E:
 
 
 class Filter:
-    """Which rules are meant. Raises `InvalidRequest` when the terms are none."""
+    """Filter of ACLs. Raises `InvalidRequest` for invalid terms."""
 
     def __init__(self, asked: DescribeAclsRequest | AclFilter) -> None:
         self._type = _term(ResourceType, asked.resource_type, "resource_type")
@@ -48,12 +48,13 @@ class Filter:
 
     @property
     def about(self) -> str | None:
-        """The name that all rules are meant about which are, if it asks so."""
+        """Resource name that all matching ACLs must apply to (pattern type MATCH); None for other
+        pattern types."""
         return self._name if self._pattern is PatternType.MATCH else None
 
     @property
     def exact(self) -> dict[str, object]:
-        """The fields of a rule that have to be as it says, beside `about`."""
+        """Field values that a matching ACL must have, besides `about`."""
         asked = (
             *(self._type, self._operation, self._permission, self._principal, self._host),
             *((None, None) if self._pattern is PatternType.MATCH else (self._pattern, self._name)),
@@ -92,18 +93,18 @@ _FIELDS: Final = (
     "pattern_type",
     "resource_name",
 )
-"""What a rule has to have for a filter to mean it, unless the filter leaves it open."""
+"""Fields of an ACL that a filter compares, unless the filter leaves them open."""
 
 
 class Filters:
-    """Many filters, asked about one rule after the other: a rule is looked up, and not held against
-    each of them."""
+    """Many filters, applied to one ACL after the other. An ACL is looked up instead of compared
+    with each filter."""
 
     def __init__(self, filters: Sequence[Filter]) -> None:
         self._exact: dict[tuple[str, ...], dict[tuple[object, ...], int]] = {}
-        """By the fields that filters ask for, their values, and the first filter with these."""
+        """Number of the first filter by compared fields and their values."""
         self._matching: dict[tuple[str, ...], dict[tuple[object, ...], _Names]] = {}
-        """The same of filters for all rules that are about a name."""
+        """The same for filters that match all ACLs which apply to a name."""
         for number, each in enumerate(filters):
             asked = each.exact
             fields = tuple(asked)
@@ -115,7 +116,7 @@ class Filters:
                 by_values.setdefault(values, _Names()).add(each.about, number)
 
     def first(self, acl: Acl) -> int | None:
-        """The first filter that means a rule."""
+        """Return the number of the first filter that matches an ACL; None if none does."""
         found = [
             by_values.get(tuple([getattr(acl, field) for field in fields]))
             for fields, by_values in self._exact.items()
@@ -127,11 +128,11 @@ class Filters:
 
 
 class _Names:
-    """Names of which all rules are meant that are about one of them."""
+    """Resource names of filters that match all ACLs which apply to the name."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
-        """By name, the first filter that asks for it."""
+        """Number of the first filter by name."""
         self._sorted: list[str] = []
         self._by_prefix: dict[str, int | None] = {}
 
@@ -161,7 +162,7 @@ class _Names:
 
 
 def asked_acl(asked: AclCreation) -> Acl:
-    """The rule that a request asks for. Raises `InvalidRequest` when there can be no such one."""
+    """Return the ACL that a request describes. Raises `InvalidRequest` if no such ACL can exist."""
     acl = Acl(
         resource_type=_term(ResourceType, asked.resource_type, "resource_type"),
         pattern_type=_term(PatternType, asked.pattern_type, "pattern_type"),
@@ -178,7 +179,8 @@ def asked_acl(asked: AclCreation) -> Acl:
 
 
 def new_acl(asked: AclCreation) -> Acl:
-    """As `asked_acl`, for a rule that is to be added: a client has to be able to be at its host."""
+    """Return the ACL to be created. Unlike `asked_acl` it also refuses a host at which no client
+    can be."""
     acl = asked_acl(asked)
     problem = problem_of_host(acl.host)
     if problem is not None:
@@ -187,7 +189,7 @@ def new_acl(asked: AclCreation) -> Acl:
 
 
 def as_creation(acl: Acl) -> AclCreation:
-    """The request's way to say a rule."""
+    """Return an ACL in the form of a request."""
     return AclCreation(
         resource_type=int(acl.resource_type),
         resource_name=acl.resource_name,

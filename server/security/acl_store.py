@@ -25,9 +25,10 @@ from ...storage.metadata.access_state import IN_RECORD
 from .acls import Acl, AclTable, Resource, plain_host
 
 MAX_DECISIONS: Final = 10_000
-"""Kept of one principal at one host; a name is what a client makes up."""
+"""Cached decisions of one principal at one host. The number is bounded because clients choose the
+names."""
 MAX_REMEMBERED: Final = 1_000
-"""Principals at hosts whose decisions are kept."""
+"""Number of (principal, host) pairs with cached decisions."""
 
 RESOURCE_TYPES: Final = (
     ResourceType.TOPIC,
@@ -35,11 +36,11 @@ RESOURCE_TYPES: Final = (
     ResourceType.CLUSTER,
     ResourceType.USER,
 )
-"""Those that a rule may be about. There are no transactions and no tokens."""
+"""Resource types of ACLs. There are no transactional ids and no delegation tokens."""
 
 
 class Rights:
-    """What one principal at one host may do, by one state of the rules."""
+    """Decisions for one principal at one host, under one state of the ACLs."""
 
     __slots__ = (
         "_decided",
@@ -61,11 +62,11 @@ class Rights:
         self._decided_of_all: dict[tuple[Operation, ResourceType], bool] = {}
         self._decided_any: dict[tuple[Operation, ResourceType], bool] = {}
         self.readable: set[str] = set()
-        """Topics of which it was decided that they may be read."""
+        """Topics that the principal may read, according to cached decisions."""
         self.writable: set[str] = set()
-        """Topics of which it was decided that they may be written to."""
+        """Topics that the principal may write to, according to cached decisions."""
         self.short: dict[int, Callable[[Any], bool]] = {}
-        """By api key: what was made of these rights to look at requests that are often."""
+        """Tests of the fast path for frequent requests, by API key."""
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         key = operation, resource_type, name
@@ -87,7 +88,8 @@ class Rights:
         return decision.allowed
 
     def may_all(self, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether it may do that to every resource, whatever its name."""
+        """Whether the principal may do the operation on every resource of the type, whatever its
+        name."""
         key = operation, resource_type
         if key not in self._decided_of_all:
             decided = self._table.decide_all(self.principal, self.host, operation, resource_type)
@@ -95,7 +97,8 @@ class Rights:
         return self._decided_of_all[key]
 
     def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether there can be a resource to which it may do that."""
+        """Whether a resource of the type could exist on which the principal may do the
+        operation."""
         key = operation, resource_type
         known = self._decided_any.get(key)
         if known is None:
@@ -105,17 +108,17 @@ class Rights:
 
 
 class Authorizer:
-    """Keeps the decisions for each principal while the rules are the same."""
+    """Keeps the decisions for each principal until the ACLs change."""
 
     def __init__(self, acls: "Acls", refused: Callable[..., None]) -> None:
         self._acls = acls
         self.refused = refused
-        """Takes what was refused: principal, host, request, operation, resource type, name."""
+        """Records a refusal: principal, host, request, operation, resource."""
         self._table = acls.table
         self._rights: dict[tuple[str, str], Rights] = {}
 
     def rights(self, principal: str, host: str) -> Rights:
-        """What a principal may do now."""
+        """Return the current rights of a principal at a host."""
         table = self._acls.table
         if table is not self._table:
             self._table = table
@@ -129,28 +132,29 @@ class Authorizer:
         return found
 
     def _forget(self) -> None:
-        """What is kept of rights refers to them, and would stay until garbage is looked for."""
+        """Drop all cached rights. Their `short` tests refer back to them, and would stay until
+        garbage collection."""
         for rights in self._rights.values():
             rights.short.clear()
         self._rights.clear()
 
 
 class Acls:
-    """The rules as they are now. May be read by any thread."""
+    """ACLs of a running broker. Any thread may read them."""
 
     def __init__(self, rules: Mapping[StoredRule, None], super_users: Iterable[str] = ()) -> None:
         self._super_users = tuple(super_users)
         self.table = AclTable((), self._super_users)
-        """Another object after each change."""
+        """Replaced by a new object at each change."""
         self.use(rules)
 
     def use(self, rules: Mapping[StoredRule, None]) -> None:
-        """Decide by these rules from now on. For any thread."""
+        """Apply these ACLs. May be called in any thread."""
         self.table = AclTable(map(acl_of, rules), self._super_users)
 
     def plan_adding(self, acls: Sequence[Acl]) -> tuple[set[Acl], list[AccessRecord]]:
-        """The rules that there are not yet, and the records that add them. Raises `InvalidRequest`
-        when there would be too many. For any thread."""
+        """Return the ACLs that do not exist yet, and the records that add them. Raises
+        `InvalidRequest` if there would be too many. May be called in any thread."""
         new = dict.fromkeys(acl for acl in acls if acl not in self.table)
         count = len(self.table.acls) + len(new)
         if count > MAX_ACLS:
@@ -161,7 +165,8 @@ class Acls:
         return set(new), [RulesAdded(part) for part in _parts(list(new))]
 
     def plan_removing(self, doomed: Callable[[Acl], bool]) -> tuple[list[Acl], list[AccessRecord]]:
-        """The rules that are to go, and the records that remove them. For any thread."""
+        """Return the ACLs to be removed, and the records that remove them. May be called in any
+        thread."""
         gone = [acl for acl in self.table.acls if doomed(acl)]
         return gone, [RulesRemoved(part) for part in _parts(gone)]
 
@@ -172,7 +177,7 @@ def _parts(acls: Sequence[Acl]) -> Iterable[Sequence[StoredRule]]:
 
 
 def problem_of(acl: Acl) -> str | None:
-    """Why there can be no such rule, if there can be none."""
+    """Return why this is no valid ACL; None if it is valid."""
     if acl.resource_type not in RESOURCE_TYPES:
         known = ", ".join(each.name.lower() for each in RESOURCE_TYPES)
         return f"a rule cannot be about {acl.resource_type.name.lower()}; it may be about: {known}"
@@ -195,7 +200,8 @@ def problem_of(acl: Acl) -> str | None:
 
 
 def problem_of_host(host: str) -> str | None:
-    """Why no new rule can be about clients at this host; rules that are stored may be."""
+    """Return why no new ACL can apply to this host; None if one can. Stored ACLs may have such
+    hosts."""
     if host == WILDCARD:
         return None
     try:
@@ -209,7 +215,7 @@ def problem_of_host(host: str) -> str | None:
 
 
 def written(acl: Acl) -> dict[str, str]:
-    """A rule as texts."""
+    """Return an ACL as texts."""
     return {
         "principal": acl.principal,
         "host": acl.host,
@@ -222,7 +228,7 @@ def written(acl: Acl) -> dict[str, str]:
 
 
 def acl_of(rule: StoredRule) -> Acl:
-    """A stored rule as it is decided by."""
+    """Return a stored ACL in the form used for decisions."""
     return Acl(
         resource_type=ResourceType[rule.resource_type],
         pattern_type=PatternType[rule.pattern_type],

@@ -1,9 +1,8 @@
-"""Access rules, and what they say: Kafka's semantics, without a file or a clock.
+"""ACLs and their decisions, with Kafka's semantics. No files and no clock.
 
-A rule says of a principal at a host that it may, or may not, do an operation to a resource. One
-that forbids wins. Who is meant by none may not. Some operations imply others, but only where they
-are allowed: who may read, write, delete or alter may describe, and who may alter settings may see
-them.
+An ACL allows or denies a principal at a host an operation on a resource. A denying ACL wins.
+Without a matching ACL the operation is denied. Some allowed operations imply others: Read, Write,
+Delete or Alter imply Describe, and AlterConfigs implies DescribeConfigs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +37,7 @@ _IMPLIED_BY: Final[Mapping[Operation, frozenset[Operation]]] = MappingProxyType(
 
 @value_class
 class Resource:
-    """Something that rights are about."""
+    """A resource to which ACLs apply."""
 
     type: ResourceType
     name: str
@@ -53,13 +52,13 @@ CLUSTER: Final = Resource(ResourceType.CLUSTER, CLUSTER_NAME)
 
 @value_class
 class Acl:
-    """One rule."""
+    """One ACL: it allows or denies a principal at a host an operation on the matching resources."""
 
     resource_type: ResourceType
     pattern_type: PatternType
-    """Literal or prefixed."""
+    """How `resource_name` is compared: literally, or as a prefix."""
     resource_name: str
-    """`*`, literal, is every resource of the type."""
+    """Name or prefix of the resource; a literal `*` is every resource of the type."""
     principal: str
     host: str
     operation: Operation
@@ -75,7 +74,7 @@ class Acl:
 
 
 class Reason(Enum):
-    """What decided."""
+    """Reason of an authorization decision."""
 
     SUPER_USER = "super user"
     DENIED_BY_RULE = "denied by a rule"
@@ -85,17 +84,17 @@ class Reason(Enum):
 
 @value_class
 class Decision:
-    """Whether a principal may, and why."""
+    """Result of an authorization check, with its reason."""
 
     allowed: bool
     reason: Reason
     rule: Acl | None = None
-    """The one that decided, if one did."""
+    """ACL that decided; None if none did."""
 
 
 @lru_cache(1024)
 def plain_host(host: str) -> str:
-    """One spelling for each address; what is none stays as it is."""
+    """Return an address in its canonical spelling; other text is returned unchanged."""
     try:
         address = ip_address(host)
     except ValueError:
@@ -106,7 +105,7 @@ def plain_host(host: str) -> str:
 
 
 def covers(acl: Acl, operation: Operation) -> bool:
-    """Whether a rule is about an operation."""
+    """Whether an ACL applies to an operation."""
     if acl.operation in (operation, Operation.ALL):
         return True
     implied_by = _IMPLIED_BY.get(operation, frozenset())
@@ -118,7 +117,7 @@ def _is_of_all(acl: Acl) -> bool:
 
 
 class _Rules:
-    """The rules of one principal at one host, by what they are about."""
+    """ACLs of one principal at one host, by resource."""
 
     __slots__ = ("_lengths", "_literal", "_prefixed", "of_type")
 
@@ -127,7 +126,7 @@ class _Rules:
         self._literal: dict[tuple[ResourceType, str], list[Acl]] = {}
         self._prefixed: dict[tuple[ResourceType, str], list[Acl]] = {}
         self._lengths: dict[ResourceType, dict[int, None]] = {}
-        """Lengths of the prefixes that rules name."""
+        """Lengths of the prefixes in ACLs."""
 
     def add(self, acl: Acl) -> None:
         kind, name = acl.resource_type, acl.resource_name
@@ -139,7 +138,7 @@ class _Rules:
             self._lengths.setdefault(kind, {})[len(name)] = None
 
     def about(self, resource: Resource) -> Iterable[Acl]:
-        """The rules about a resource."""
+        """Yield the ACLs that match a resource."""
         kind, name = resource.type, resource.name
         yield from self._literal.get((kind, name), ())
         if name != WILDCARD:
@@ -150,14 +149,14 @@ class _Rules:
 
 
 class AclTable:
-    """All rules, as they are at one time. It does not change."""
+    """Immutable table of all ACLs."""
 
     def __init__(self, acls: Iterable[Acl], super_users: Iterable[str] = ()) -> None:
         self._acls = dict.fromkeys(acls)
         self.acls: Sequence[Acl] = tuple(self._acls)
         self._super_users = frozenset(super_users)
         self._rules: dict[tuple[str, str], _Rules] = {}
-        """By principal and host, each as a rule names it: a decision looks at four of them,
+        """ACLs by principal and host as written in the ACL. A decision looks at four entries,
         however many principals there are."""
         for acl in self.acls:
             host = acl.host if acl.host == WILDCARD else plain_host(acl.host)
@@ -169,7 +168,7 @@ class AclTable:
     def decide(
         self, principal: str, host: str, operation: Operation, resource: Resource
     ) -> Decision:
-        """Whether `principal`, who is at `host`, may."""
+        """Decide whether `principal` at `host` may do an operation on a resource."""
         if principal in self._super_users:
             return Decision(True, Reason.SUPER_USER)
         allowing: Acl | None = None
@@ -185,7 +184,7 @@ class AclTable:
     def decide_all(
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType
     ) -> bool:
-        """Whether `principal` may do `operation` to every resource of a type, whatever its name."""
+        """Whether `principal` may do `operation` on every resource of a type, whatever its name."""
         if principal in self._super_users:
             return True
         rules = (each.of_type.get(resource_type, ()) for each in self._of(principal, host))
@@ -199,8 +198,9 @@ class AclTable:
     def decide_any(
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType
     ) -> bool:
-        """Whether there can be a resource of a type to which `principal` may do `operation`, as
-        Kafka's authorizeByResourceType, which begins with a name that is thought to be unused."""
+        """Whether a resource of the type could exist on which `principal` may do `operation`.
+        Works as Kafka's authorizeByResourceType, which starts with a name that is assumed to be
+        unused."""
         unused = Resource(resource_type, "hardcode")
         if self.decide(principal, host, operation, unused).allowed:
             return True
@@ -230,6 +230,6 @@ class AclTable:
         return any(map(free, allowed))
 
     def _of(self, principal: str, host: str) -> Sequence[_Rules]:
-        """The rules that mean a principal at a host."""
+        """Return the ACLs that apply to a principal at a host."""
         keys = dict.fromkeys(product((principal, EVERYBODY), (plain_host(host), WILDCARD)))
         return [self._rules[key] for key in keys if key in self._rules]

@@ -1,8 +1,8 @@
-"""Who was refused what, and who changed what: lines of the log with `logger` = `audit`.
+"""Audit log of refusals and changes: log entries with `logger` = `audit`.
 
-There is no secret and no message in them. A change has its line always. Refusals, and changes that
-failed, are what clients cause as fast as they like: of one principal there are so many lines in so
-many seconds, and then one with the number of the others.
+They contain no secrets and no messages. Each successful change has an entry. Clients can cause
+refusals and failed changes at any rate, so the entries per principal and time window are limited;
+the others are counted in one entry.
 """
 
 import asyncio
@@ -13,36 +13,36 @@ from ...storage.events import Observer
 LOGGER: Final = "audit"
 REFUSALS: Final = 20
 FAILURES: Final = 20
-"""Changes that failed, and have a line, of one principal in a window."""
+"""Failed changes of one principal that have entries in a window."""
 DONE: Final = "done"
-"""The outcome of a change that was made."""
+"""Outcome of a successful change."""
 WINDOW_SECONDS: Final = 10.0
 MAX_PRINCIPALS: Final = 1000
-"""Those that are counted apart; the others are counted as one."""
+"""Principals that are counted separately; all others are counted together."""
 _OTHERS: Final = "others"
 _TEXT: Final = 300
-"""Characters of a name, which a client may have made up."""
+"""Largest length of a name in an entry, because clients may make names up."""
 
 
 class _Counts:
-    """How often something happened in this window, by principal."""
+    """Number of events in the current window, by principal."""
 
     def __init__(self, most: int, summary: str) -> None:
-        """Of each principal the first `most` have a line. `summary` is the event that says how many
-        others there were."""
+        """The first `most` events of each principal have entries. `summary` is the event with the
+        number of the others."""
         self._most = most
         self._summary = summary
         self.by_principal: dict[str, int] = {}
 
     def add(self, by: str) -> bool:
-        """Count one more; whether it has a line."""
+        """Count an event. Returns whether it has an entry."""
         counts = self.by_principal
         who = by if by in counts or len(counts) < MAX_PRINCIPALS else _OTHERS
         counts[who] = counts.get(who, 0) + 1
         return counts[who] <= self._most
 
     def tell(self, observe: Observer) -> None:
-        """Say how many had no line, and begin again."""
+        """Report the numbers of events without entries, and start a new window."""
         counts, self.by_principal = self.by_principal, {}
         for who, count in counts.items():
             if count > self._most:
@@ -56,7 +56,7 @@ class _Counts:
 
 
 class Audit:
-    """Writes the lines."""
+    """Writes the entries of the audit log, limited per principal and window."""
 
     def __init__(self, observe: Observer) -> None:
         self._observe = observe
@@ -65,7 +65,7 @@ class Audit:
         self._timer: asyncio.TimerHandle | None = None
 
     def refused(self, by: str, peer: str, request: str, operation: str, resource: str) -> None:
-        """Take note of a request without the right to it."""
+        """Record a request without the right to it."""
         self._begin_window()
         if self._refusals.add(by):
             self._observe(
@@ -80,7 +80,7 @@ class Audit:
             )
 
     def changed(self, event: str, what: str, by: str, peer: str, outcome: str, **more: str) -> None:
-        """Take note of a change, or of one that failed."""
+        """Record a change, or one that failed."""
         if outcome != DONE:
             self._begin_window()
             if not self._failures.add(by):

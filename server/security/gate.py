@@ -1,4 +1,4 @@
-"""Requests of connections without a login: the broker answers those that `before_login` says."""
+"""Requests of connections without a login: the broker answers only those with `before_login`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -20,8 +20,7 @@ _ANSWERED: Final = frozenset(api.key for api in APIS.values() if api.before_logi
 
 
 class Gate:
-    """Answers the requests of connections of one protocol that have not logged in, or whose login
-    holds no longer."""
+    """Answers requests of connections that have not logged in, or whose session has ended."""
 
     def __init__(self, dispatcher: Dispatcher, encoding: Encoding, logins: Logins) -> None:
         self._dispatcher = dispatcher
@@ -32,8 +31,8 @@ class Gate:
         return False
 
     def answer(self, frames: Frames, most: int, caller: Caller) -> Iterable[Answer]:
-        """Take the next request and answer it. Raises `ProtocolError` for one that needs a login,
-        where there is no way to say so."""
+        """Take the next request and answer it. Raises `ProtocolError` for a request that needs a
+        login, if the protocol has no answer for that."""
         frame = frames.popleft()
         session = caller.session
         assert session is not None
@@ -49,12 +48,12 @@ class Gate:
         why = "the login of this connection has ended" if session.name else "there was none"
         error = IllegalSaslState(f"{name} needs a login at this address, and {why}")
         if not self._encoding.NATIVE:
-            # As Kafka does: its clients are configured for SASL, or cannot log in.
+            # As in Kafka, whose clients are configured for SASL or cannot log in.
             raise ProtocolError(error.message)
         return self._refused(head, error)
 
     def _refused(self, head: RequestHead, error: CodedError) -> Iterator[Answer]:
-        """Say why, and close."""
+        """Answer with the error, and close the connection."""
         yield self._encoding.encode_refusal(head, None, None, error.code, error.message)
         raise ProtocolError(error.message)
 
@@ -62,8 +61,8 @@ class Gate:
         return [(0, ()) for _ in sources]
 
     def _answer_raw(self, session: LoginSession, frame: Frame) -> Answer:
-        """The answer to a message of SASL without a head. There is none to one that is refused:
-        the connection is closed."""
+        """Return the answer to a SASL message without a request header. A refused login has no
+        answer: the connection is closed."""
         try:
             step = self._logins.step(session, bytes(frame))
         except IllegalSaslState as error:

@@ -1,8 +1,8 @@
-"""Logins: the steps of SASL, for both protocols and the HTTP port.
+"""Logins with SASL, in both protocols and at the HTTP port.
 
-A login that fails is answered so long after it came, whatever was wrong: no user of that name, no
-password for that mechanism, another password. The work is the same too, for who does not exist has
-a credential that nothing matches (`users`).
+A failed login is answered after a fixed time, whatever was wrong: an unknown user, a user without a
+password for the mechanism, or a wrong password. The work is the same too, because an unknown user
+has a credential that no password matches (`users`).
 """
 
 import asyncio
@@ -29,22 +29,23 @@ if TYPE_CHECKING:
 
 
 FREE_FAILURES: Final = 3
-"""So many logins of an address may fail before the next ones wait: people mistype."""
+"""Failed logins of an address before the next ones are delayed: people mistype."""
 FIRST_SECONDS: Final = 0.5
 LONGEST_SECONDS: Final = 4.0
-"""Short of what a login may take in all, so that the right password still gets in."""
+"""Longest delay, shorter than the time for a login, so that the right password is still
+accepted."""
 FORGOTTEN_SECONDS: Final = 300.0
 MAX_ADDRESSES: Final = 10_000
-"""Those whose failures are remembered; beyond, the oldest are forgotten."""
+"""Addresses whose failures are remembered; beyond that the oldest are forgotten."""
 
 
 class LoginThrottle:
-    """Counts failed logins by address."""
+    """Failed logins by address."""
 
     def __init__(self, time: Callable[[], float]) -> None:
         self._time = time
         self._failures: dict[str, tuple[int, float]] = {}
-        """How many, and when the last one was; the address that failed last comes last."""
+        """Number of failures and time of the last one; the address that failed last comes last."""
 
     def failed(self, address: str) -> None:
         count = self._count(address) + 1
@@ -54,7 +55,7 @@ class LoginThrottle:
             del self._failures[next(iter(self._failures))]
 
     def seconds(self, address: str) -> float:
-        """How long the next login from there is kept waiting, right or wrong."""
+        """Return the delay of the next login from an address, right or wrong, in seconds."""
         over = self._count(address) - FREE_FAILURES
         if over < 0:
             return 0.0
@@ -66,7 +67,7 @@ class LoginThrottle:
 
 
 FAILED_SECONDS: Final = 0.5
-"""From the last message of a login that fails to the answer. To compute takes much less."""
+"""Seconds from the last message of a failed login to the answer. Computing takes much less."""
 
 _NONCE_BYTES: Final = 18
 _REFUSED: Final = "the user does not exist, or the password is wrong"
@@ -83,15 +84,15 @@ class Logins:
         observe: Observer,
         tokens: "Callable[[Executor], Tokens] | None" = None,
     ) -> None:
-        """`tokens` makes what checks tokens, where they are taken."""
+        """`tokens` makes the verifier of tokens; None where tokens are not accepted."""
         self._loop = loop
         self._users = users
         self._figures = figures
         self._observe = observe
         self._throttle = LoginThrottle(loop.time)
         self._hashing = ThreadPoolExecutor(1, "passwords")
-        """One thread: passwords in clear are hashed, and signatures of tokens checked, one after
-        the other, beside everything else."""
+        """Single thread in which plaintext passwords are hashed and token signatures are verified,
+        one after the other and off the event loop."""
         self._tokens = None if tokens is None else tokens(self._hashing)
 
     def close(self) -> None:
@@ -118,10 +119,10 @@ class Logins:
         session.raw = raw
 
     def step(self, session: LoginSession, content: bytes) -> "Step | asyncio.Future[Step]":
-        """Take what the client says. Raises `IllegalSaslState`.
+        """Process the client's next message. Raises `IllegalSaslState`.
 
-        A login that has failed comes out of the future as `SaslAuthenticationFailed`; the
-        caller that answers it calls `session.fail` then.
+        A failed login is raised by the future as `SaslAuthenticationFailed`. The caller that
+        answers it must then call `session.fail`.
         """
         if session.state is LoginState.CHOSEN:
             in_one = {PLAIN: self._plain, OAUTHBEARER: self._bearer}.get(session.mechanism)
@@ -136,7 +137,7 @@ class Logins:
         return self._last(session, session.exchange, content)
 
     async def password(self, host: str, name: str, password: str) -> str:
-        """The principal of a user with its password, in clear. Raises
+        """Return the principal of a user with this plaintext password. Raises
         `SaslAuthenticationFailed`."""
         began = self._loop.time()
         await asyncio.sleep(self._throttle.seconds(host))
@@ -154,7 +155,7 @@ class Logins:
         return self._tokens is not None
 
     async def token(self, host: str, token: str) -> str:
-        """The principal of who a token is for. Raises `SaslAuthenticationFailed`."""
+        """Return the principal named in a token. Raises `SaslAuthenticationFailed`."""
         began = self._loop.time()
         await asyncio.sleep(self._throttle.seconds(host))
         try:
@@ -201,7 +202,7 @@ class Logins:
         return Step(answer, True)
 
     def _proven(self, session: LoginSession, exchange: ScramExchange, content: bytes) -> bytes:
-        """The answer to the last message of SCRAM, behind which the client is logged in."""
+        """Return the answer to the last SCRAM message, and log the client in."""
         answer = exchange.last(content)
         self._log_in(session, exchange.name)
         return answer
@@ -233,8 +234,8 @@ class Logins:
         return Step(b"", True)
 
     async def _bearer(self, session: LoginSession, content: bytes) -> Step:
-        """A token that is not taken is answered as RFC 7628 says; the client answers that, and
-        then the login has failed."""
+        """Log in with a token. A refused token is answered as RFC 7628 says; the client confirms
+        that answer, and then the login has failed."""
         began = self._loop.time()
         await asyncio.sleep(self._throttle.seconds(session.host))
         name, is_json_error = "", False
@@ -285,7 +286,8 @@ class Logins:
         return self._later(refused)
 
     async def _not_let_in(self, session: LoginSession, name: str, cause: str, began: float) -> None:
-        """As `_refused`; who only has too many connections has guessed nothing."""
+        """Handle a failed login as `_refused` does. A login that fails only because the user has
+        too many connections does not count as a failed guess."""
         if session.without_place:
             await asyncio.sleep(max(FAILED_SECONDS - (self._loop.time() - began), 0.0))
         else:
@@ -294,7 +296,7 @@ class Logins:
     async def _refused(
         self, host: str, name: str, mechanism: str, cause: str, began: float
     ) -> None:
-        """Take note of a login that failed, and wait until it may be answered."""
+        """Record a failed login, and wait until it may be answered."""
         self._throttle.failed(host)
         self._count(mechanism, "failed")
         shown = name.encode()[:MAX_USER_NAME_BYTES].decode("utf-8", "ignore")

@@ -1,7 +1,7 @@
-"""The subject of a client certificate, as Java and so Kafka write it (RFC 2253):
+"""Subject of a client certificate as Java and Kafka write it (RFC 2253):
 `CN=alice,OU=readers,O=Example`, the last part first.
 
-The certificate is DER (X.690): tag, length, content, one in another. OpenSSL has verified it.
+The certificate is DER (X.690): nested elements of tag, length and content. OpenSSL has verified it.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _SHORT: Final = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-"""The attributes that have a name. Others are written as their numbers, and their value in hex."""
+"""Attributes written by name. Others are written as their numbers, with the value in hex."""
 
 _TEXT: Final = {
     12: "utf-8",
@@ -29,11 +29,12 @@ _TEXT: Final = {
     28: "utf-32-be",
     30: "utf-16-be",
 }
-"""Encodings of the kinds of text, by their tags."""
+"""Encodings of the string types, by tag."""
 
 _VERSION: Final = 0xA0
 _SUBJECT: Final = 5
-"""Behind the version: number, algorithm, issuer, validity, subject."""
+"""Position of the subject after the version: serial number, algorithm, issuer, validity,
+subject."""
 
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _SPACES: Final = " \r"
@@ -46,7 +47,7 @@ class _NamePart(NamedTuple):
 
 
 def subject_name(certificate: bytes) -> str:
-    """The subject of a certificate in DER. Raises `ValueError` for what is none."""
+    """Return the subject of a DER certificate. Raises `ValueError` for an invalid certificate."""
     (outer,) = _parts(certificate)
     body, *_ = _parts(outer.content)
     fields = list(_parts(body.content))
@@ -94,7 +95,8 @@ def _text(value: _NamePart) -> str | None:
 
 
 def _number(content: bytes) -> str:
-    """The numbers of an object identifier: in base 128, the first two in one."""
+    """Return an object identifier as dotted numbers. They are encoded in base 128, the first two in
+    one."""
     numbers, number = [], 0
     for byte in content:
         number = number << 7 | byte & 0x7F

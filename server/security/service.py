@@ -1,5 +1,5 @@
-"""The broker's security, put together. What needs cryptography is imported when it is needed: most
-brokers have no user, and start sooner."""
+"""Security of a broker. Modules with cryptography are imported on first use, because most brokers
+have no users and start faster without them."""
 
 import asyncio
 import os
@@ -34,17 +34,17 @@ _TEXT: Final = "this port takes encrypted connections only: connect with TLS (tl
 _BODY: Final = f"{_TEXT[: -len('(tls://)')]}(https://)\n"
 
 WARNING_SECONDS: Final = 24 * 60 * 60.0
-"""So often the log says which ports are open to everybody."""
+"""Seconds between two log entries about ports that are open to everybody."""
 
 INLINE: Final = 200
-"""Up to so many rules or quotas become a table in the thread of the loop."""
+"""Largest number of ACLs or quotas whose table is built in the event loop's thread."""
 
 _PLAIN: Final = "PLAIN"
 _TOKENS: Final = "OAUTHBEARER"
 
 
 def _to_native(received: bytes) -> bytes:
-    """An error, as the answer to the first request, where that has come."""
+    """Return an error as the answer to the first request, if that request has arrived."""
     try:
         head, _ = native.open_request(received[LENGTH_BYTES:])
     except ProtocolError:
@@ -66,22 +66,22 @@ def _to_http(_: bytes) -> bytes:
 
 
 def _to_kafka(_: bytes) -> bytes:
-    """Kafka's protocol has no error that would fit any request."""
+    """Return nothing: Kafka's protocol has no error that fits every request."""
     return b""
 
 
 PLAIN_ANSWERS: Final[Mapping[str, Callable[[bytes], bytes]]] = MappingProxyType(
     {NATIVE: _to_native, HTTP: _to_http, KAFKA: _to_kafka}
 )
-"""By setting."""
+"""Answers by setting of the port."""
 
 
 def _no_listener() -> None:
-    """No one listens for changes."""
+    """Default without a listener for changes."""
 
 
 class SecurityService:
-    """Users, logins and certificates of one broker."""
+    """Users, logins, certificates, ACLs and quotas of one broker."""
 
     def __init__(
         self,
@@ -91,9 +91,9 @@ class SecurityService:
         observe: Observer,
         clock: Clock | None = None,
     ) -> None:
-        """Without users, rules and quotas, before `open`.
+        """Starts without users, ACLs and quotas; see `open`.
 
-        Raises `InvalidConfig` for files of TLS, or of keys of tokens, that cannot be used.
+        Raises `InvalidConfig` for TLS files, or files of token keys, that cannot be used.
         """
         self._settings = settings
         self._access = AccessState()
@@ -103,7 +103,7 @@ class SecurityService:
         self._unprotected = ports.open_to_others
         self._timer: asyncio.TimerHandle | None = None
         self.quotas_changed: Callable[[], None] = _no_listener
-        """To be called when the quotas are others."""
+        """Called after a change of the quotas."""
         self.tls_files: TlsFiles | None = None
         if ports.any_encrypted:
             self.tls_files = TlsFiles(settings, observe)
@@ -115,13 +115,13 @@ class SecurityService:
             self._token_keys = key_source(settings, observe)
 
     def open(self, access: AccessState) -> None:
-        """Use these users, rules and quotas. To be called before any request is served."""
+        """Set the users, ACLs and quotas. Must be called before requests are served."""
         self._access = access
 
     async def take(
         self, access: AccessState, in_thread: Callable[[Callable[[], None]], Awaitable[None]]
     ) -> None:
-        """Use other users, rules and quotas from now on; they hold when this returns."""
+        """Change to other users, ACLs and quotas. They are in force on return."""
         before = self._access
         tables: list[Callable[[], None]] = []
         if access.rules is not before.rules and "acls" in self.__dict__:
@@ -147,7 +147,7 @@ class SecurityService:
 
     @property
     def authorization(self) -> bool:
-        """Whether it is looked at who may do what."""
+        """Whether ACLs are enforced."""
         return self._settings.authorization == "on"
 
     @cached_property
@@ -165,7 +165,7 @@ class SecurityService:
 
     @property
     def any_quotas(self) -> bool:
-        """Whether there are quotas."""
+        """Whether any quotas exist."""
         return bool(self._access.quotas)
 
     @cached_property
@@ -175,8 +175,8 @@ class SecurityService:
         return Quotas(self._access.quotas)
 
     def check_sees_broker(self, principal: str, host: str, asked: str) -> bool:
-        """Look whether `principal` may see figures of all topics together; a refusal goes into the
-        audit log with `asked`."""
+        """Whether `principal` may see figures over all topics. A refusal is written to the audit
+        log with `asked`."""
         if not self.authorization:
             return True
         from ...protocol.api.security.acl_terms import CLUSTER_NAME, Operation, ResourceType
@@ -201,7 +201,7 @@ class SecurityService:
         return Tokens(self._settings, self._token_keys, self._clock.now_ms, executor)
 
     def mechanisms(self, port: Port) -> tuple[str, ...]:
-        """The mechanisms that a port offers."""
+        """Return the SASL mechanisms that a port offers."""
         enabled = self._settings.sasl_enabled_mechanisms
         plain = port.encrypted or self._settings.allow_plaintext
         return tuple(
@@ -209,7 +209,8 @@ class SecurityService:
         )
 
     def tls_port(self, port: Port, seconds: float) -> TlsPort | None:
-        """What the encrypted connections of a port share; a handshake may take so long."""
+        """Return the shared TLS state of a port; None for a plaintext port. `seconds` bounds a
+        handshake."""
         if self.tls_files is None or not port.encrypted:
             return None
         from ..network.tls import RECEIVED_BYTES
@@ -226,7 +227,7 @@ class SecurityService:
 
     @cached_property
     def _certificate_name(self) -> Callable[[bytes], str]:
-        """Who a client certificate is for."""
+        """Returns the principal's name of a client certificate."""
         from ...config.principal_rules import PrincipalRules
         from .names import subject_name
 
@@ -234,7 +235,7 @@ class SecurityService:
         return lambda certificate: rules.name(subject_name(certificate))
 
     def start(self) -> None:
-        """Look after certificates, and report ports that are open to everybody, from now on."""
+        """Start to check certificate files, and to report ports that are open to everybody."""
         loop = asyncio.get_running_loop()
         if self.tls_files is not None:
             self.tls_files.start(loop)
@@ -255,14 +256,14 @@ class SecurityService:
             self.logins.close()
 
     def read_certificates_again(self) -> None:
-        """As SIGHUP asks for."""
+        """Read the certificates and token keys again, as SIGHUP requests."""
         if self.tls_files is not None:
             self.tls_files.read_again()
         if self._token_keys is not None:
             self._token_keys.read_again()
 
     def changed(self, user: str, by: str, host: str, error: CodedError | None) -> None:
-        """Take note of a change of a user, or of one that was refused."""
+        """Write a change of a user, or its refusal, to the audit log."""
         outcome = DONE if error is None else error.name
         self.audit.changed("user_changed", user, by, host, outcome)
 

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection."""
+"""Login state of a connection."""
 
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
@@ -7,17 +7,17 @@ from typing import Final, Protocol
 from ...values import value_class
 
 ANONYMOUS: Final = "User:ANONYMOUS"
-"""The principal of clients that did not log in, as Kafka calls it."""
+"""Principal of clients without a login, as in Kafka."""
 
 
 def principal_of(name: str) -> str:
-    """The principal of a user."""
+    """Return the principal of a user."""
     return f"User:{name}"
 
 
 @value_class
 class Step:
-    """What the server says next; `done` when the client is logged in."""
+    """Next message of the server; `done` when the client is logged in."""
 
     content: bytes
     done: bool
@@ -37,10 +37,10 @@ class ScramExchange(Protocol):
 
 
 class LoginState(Enum):
-    """How far a login is.
+    """Progress of a login.
 
     outside -> chosen (a mechanism) -> begun (SCRAM's first message) -> inside -> chosen ...
-    A login that fails ends in `failed`, from where no way leads: the connection is closed.
+    A failed login ends in `failed`, which is final: the connection is closed.
     """
 
     OUTSIDE = auto()
@@ -51,7 +51,7 @@ class LoginState(Enum):
 
 
 class LoginSession:
-    """One connection's login. Connections of ports that know none have no session."""
+    """Login of one connection. Connections of ports without logins have no session."""
 
     __slots__ = (
         "_enter",
@@ -81,12 +81,12 @@ class LoginSession:
         longest_seconds: float | None = None,
         enter: Callable[[str], int | None] = lambda _: None,
     ) -> None:
-        """`mechanisms` are those offered; none where only a certificate counts. A login holds
-        `longest_seconds`, where that is not `None`. `enter` takes a place of a principal, or says
-        how many there are, all of them taken.
+        """`mechanisms` are the offered ones, empty where only certificates count. A login is valid
+        for `longest_seconds`; None: without end. `enter` takes a slot of a principal, or returns
+        the limit if all its slots are taken.
 
-        `logged_in` is called whenever a login has been done, `failed` when one was refused and the
-        answer that says so is made.
+        `logged_in` is called after each login, `failed` when a login was refused and its answer is
+        made.
         """
         self.host = host
         self.mechanisms = mechanisms
@@ -95,23 +95,26 @@ class LoginSession:
         self._enter = enter
         self._longest_seconds = longest_seconds
         self._token_seconds: float | None = None
-        """How long the token holds that the login was done with."""
+        """Remaining lifetime of the login's token; None without a token."""
         self.principal = ANONYMOUS
         self.state = LoginState.OUTSIDE
         self.mechanism = ""
-        """Of the login that is under way, or was last done."""
+        """Mechanism of the current or last login."""
         self.exchange: ScramExchange | None = None
         self.without_place = False
-        """Whether the login failed for that, and not for what the client knows."""
+        """Whether the login failed because the user has too many connections, and not because of
+        wrong credentials."""
         self.refused = False
-        """Whether a token was refused, and the client has to take note of that."""
+        """Whether a token was refused and the client must confirm that."""
         self.raw = False
-        """Whether messages of SASL come as frames without a head: behind sasl-handshake 0."""
+        """Whether SASL messages arrive as frames without a request header: after sasl-handshake
+        0."""
         self.name = ""
-        """Of the user who is logged in; empty for a certificate."""
+        """Name of the logged-in user; empty for a login by certificate."""
 
     def by_certificate(self, name: str) -> bool:
-        """The TLS handshake has shown the client's name. False when there are enough of those."""
+        """Log in with the name from the client's certificate. Returns False if the user has too
+        many connections."""
         if self._enter(principal_of(name)) is not None:
             return False
         self.principal = principal_of(name)
@@ -119,25 +122,26 @@ class LoginSession:
         return True
 
     def place_of(self, name: str) -> int | None:
-        """Take a place of a user; or say how many there are, all of them taken."""
+        """Take a slot of a user. Returns None, or the limit if all slots are taken."""
         most = self._enter(principal_of(name))
         self.without_place = most is not None
         return most
 
     @property
     def lifetime_seconds(self) -> float | None:
-        """How long the login holds; `None` as long as the connection."""
+        """How long the login is valid; None: as long as the connection."""
         bounds = [each for each in (self._longest_seconds, self._token_seconds) if each is not None]
         return min(bounds, default=None)
 
     @property
     def lifetime_ms(self) -> int:
-        """The same for the client, to whom 0 is without end."""
+        """How long the login is valid, as clients are told; 0 means without end."""
         seconds = self.lifetime_seconds
         return 0 if seconds is None else max(int(seconds * 1000), 1)
 
     def log_in(self, name: str, token_seconds: float | None = None) -> None:
-        """It is `name`, by a token that holds so long or by something that does not end."""
+        """Record the login of `name`; `token_seconds` is the lifetime of its token, None without a
+        token."""
         self._token_seconds = token_seconds
         self.name = name
         self.principal = principal_of(name)
@@ -147,7 +151,7 @@ class LoginSession:
         self._logged_in()
 
     def fail(self) -> None:
-        """It is not who it says."""
+        """Record that the login failed."""
         self.state = LoginState.FAILED
         self.exchange = None
         self._failed()

@@ -1,5 +1,5 @@
-"""The keys that sign tokens: a JSON Web Key Set (RFC 7517), of a file or a URL, and always the
-last one that could be read."""
+"""Keys that sign tokens: a JSON Web Key Set (RFC 7517) from a file or a URL. The last valid set
+stays in use."""
 
 import asyncio
 import json
@@ -22,26 +22,26 @@ from ...values import value_class
 URL_SETTING: Final = "sasl.oauthbearer.jwks.endpoint.url"
 
 MAX_BYTES: Final = 256 * 1024
-"""Largest key set that is read. Those of large providers have some 10 KiB."""
+"""Largest key set in bytes. Those of large providers have some 10 KiB."""
 MAX_KEYS: Final = 100
 MIN_RSA_BITS: Final = 2048
 MAX_RSA_BITS: Final = 8192
-"""A longer one would only keep a processor busy."""
+"""Largest RSA key. A longer one would only cost processor time."""
 
 LOOK_SECONDS: Final = 5.0
-"""Time between two looks at a file."""
+"""Seconds between two checks of a file."""
 FETCH_SECONDS: Final = 5.0
-"""How long a URL may take in all; less than what a login may."""
+"""Seconds that a request to a URL may take; less than a login may take."""
 REST_SECONDS: Final = 10.0
-"""At least so long between two reads, whatever clients send."""
+"""Least seconds between two reads, whatever clients send."""
 
 _RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _CURVES: Final = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512", "Ed25519": "EdDSA"}
 ALGORITHMS: Final = (*_RSA, *_CURVES.values())
-"""All that are taken: those where who checks cannot sign."""
+"""Accepted algorithms: only those with which a verifier cannot sign."""
 
 _PUBLIC: Final = {"RSA": ("n", "e"), "EC": ("crv", "x", "y"), "OKP": ("crv", "x")}
-"""The parts of a key by its `kty`. If a private one is there by mistake, it is not looked at."""
+"""Public parts of a key by its `kty`. A private part that is there by mistake is ignored."""
 
 _READ: Final[Mapping[str, Callable[[dict[str, Any]], Any]]] = MappingProxyType(
     {"RSA": RSAAlgorithm.from_jwk, "EC": ECAlgorithm.from_jwk, "OKP": OKPAlgorithm.from_jwk}
@@ -50,7 +50,7 @@ _READ: Final[Mapping[str, Callable[[dict[str, Any]], Any]]] = MappingProxyType(
 
 @value_class
 class Key:
-    """A public key, and the algorithms that it is for."""
+    """A public key, with its algorithms."""
 
     id: str
     algorithms: Sequence[str]
@@ -58,7 +58,7 @@ class Key:
 
 
 class Keys:
-    """A set of keys."""
+    """A set of public keys, found by key id and algorithm."""
 
     def __init__(self, keys: Sequence[Key] = ()) -> None:
         self._keys = keys
@@ -67,7 +67,8 @@ class Keys:
         return len(self._keys)
 
     def find(self, id_: str | None, algorithm: str) -> Key | None:
-        """The key of that id; without one, the only key that there is for the algorithm."""
+        """Return the key with that id; without an id, the only key for the algorithm. None if there
+        is none."""
         fitting = [key for key in self._keys if algorithm in key.algorithms]
         if id_ is not None:
             return next((key for key in fitting if key.id == id_), None)
@@ -75,7 +76,8 @@ class Keys:
 
 
 def read_keys(content: bytes) -> Keys:
-    """The keys of a set that are for signatures. Raises `ValueError` saying what is wrong."""
+    """Parse a key set, and return its keys for signatures. Raises `ValueError` that explains what
+    is wrong."""
     if len(content) > MAX_BYTES:
         raise ValueError(f"it has more than {MAX_BYTES} bytes")
     try:
@@ -94,7 +96,8 @@ def read_keys(content: bytes) -> Keys:
 
 
 def _key(listed: Any) -> Key | None:
-    """`None` for what is no key for signatures: a set may have other ones beside those."""
+    """Return a key of the set; None if it is not for signatures, because a set may contain other
+    keys."""
     kind = listed.get("kty") if isinstance(listed, dict) else None
     if not isinstance(kind, str) or kind not in _PUBLIC or listed.get("use", "sig") != "sig":
         return None
@@ -117,11 +120,11 @@ def _key(listed: Any) -> Key | None:
 
 
 class KeySource:
-    """The present keys of a broker."""
+    """Current keys of a broker."""
 
     def __init__(self, url: str, refresh_seconds: float, observe: Observer) -> None:
-        """Raises `InvalidConfig` for a file that cannot be used. A URL is read from `start` on,
-        whether it can be or not."""
+        """Raises `InvalidConfig` for a file that cannot be used. A URL is read from `start` on, and
+        may fail then."""
         self._url = url
         self._refresh_seconds = refresh_seconds
         self._observe = observe
@@ -154,18 +157,19 @@ class KeySource:
         self._loop = None
 
     def read_again(self) -> None:
-        """Have the keys read, whenever that was done last."""
+        """Read the keys again, however short ago they were read."""
         if self._loop is not None:
             self._begin()
 
     async def renew(self) -> None:
-        """Have the keys read for one that is not known, unless that was done just now."""
+        """Read the keys again because a token names an unknown key, unless they were read just
+        now."""
         if self._loop is None:
             return
         if self._reading is None and self._loop.time() - self._read_at >= REST_SECONDS:
             self._begin()
         if self._reading is not None:
-            # One who does not wait any more must not end what others wait for.
+            # A caller that is cancelled must not end the read for which others wait.
             await asyncio.shield(asyncio.wait([self._reading]))
 
     def _look(self) -> None:
@@ -188,7 +192,8 @@ class KeySource:
             self._reading = self._loop.create_task(self._read())
 
     async def _read(self) -> None:
-        """Take the keys that are there now. Broken ones are logged, and the old keys stay."""
+        """Replace the keys by the current ones. If those are invalid, log that and keep the old
+        keys."""
         delay = self._refresh_seconds
         self._stamp = self._look_at_file()
         try:
@@ -198,7 +203,7 @@ class KeySource:
                 async with asyncio.timeout(FETCH_SECONDS):
                     content = await _fetched(self._url)
                 self.keys = await asyncio.to_thread(read_keys, content)
-        except Exception as error:  # a library's own are many
+        except Exception as error:  # libraries raise many kinds
             delay = min(REST_SECONDS, delay)
             hint = "the old ones stay in use" if self.keys else "no token is taken without any"
             self._observe("token_keys_refused", url=self._url, cause=_said(error), hint=hint)
@@ -218,7 +223,8 @@ def _content(path: Path) -> bytes:
 
 
 async def _fetched(url: str) -> bytes:
-    """What a URL answers. It is not followed to elsewhere: that could be less well guarded."""
+    """Return the content of a URL. Redirects are not followed, because the target could be less
+    secure."""
     aiohttp = await asyncio.to_thread(import_module, "aiohttp")
     tls = await asyncio.to_thread(ssl.create_default_context)
     asked = {"Accept": "application/json", "Accept-Encoding": "identity"}

@@ -1,4 +1,5 @@
-"""What OAUTHBEARER needs before the broker starts; nothing else imports what checks tokens."""
+"""Checks of the OAUTHBEARER settings at the broker's start. The code that verifies tokens is
+imported only by brokers that accept tokens."""
 
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -15,8 +16,8 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def key_source(settings: BrokerSettings, observe: Observer) -> "KeySource":
-    """Where the keys come from. Raises `InvalidConfig` for settings, a file or packages that are
-    not there."""
+    """Return the source of the token keys. Raises `InvalidConfig` for invalid settings, a missing
+    file or missing packages."""
     url = settings.sasl_oauthbearer_jwks_endpoint_url
     if not url:
         raise InvalidConfig(

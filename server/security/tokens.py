@@ -1,7 +1,7 @@
-"""Tokens (JWT, RFC 7519): who one is for, and until when. Nothing of a token is ever in a text.
+"""Verification of tokens (JWT, RFC 7519). Error messages never contain a token.
 
-What is checked is what Kafka checks (KIP-768): the signature, by a key of the set; that `exp` has
-not come and `nbf` has; `iss` and `aud`; that there is a name.
+The checks are those of Kafka (KIP-768): the signature, by a key of the set; `exp` and `nbf`; `iss`
+and `aud`; a name.
 """
 
 import asyncio
@@ -19,17 +19,17 @@ from ...values import value_class
 from .token_keys import ALGORITHMS, Keys, KeySource
 
 MAX_TOKEN_CHARS: Final = 16 * 1024
-"""Longest token that is looked at."""
+"""Longest accepted token in characters."""
 
 SHORTEST_SECONDS: Final = 1.0
-"""The session of a token that is taken only because clocks may differ."""
+"""Session length of a token that is valid only because of the tolerated clock difference."""
 _LONGEST_SECONDS: Final = 10 * 365 * 86_400.0
 
 _SHOWN: Final = 80
 
 _LOOKED_AT_HERE: Final[Options] = {
     "require": ["exp"],
-    # The times by the broker's clock, and the name.
+    # The times are checked by the broker's clock, and the name is checked here.
     "verify_exp": False,
     "verify_nbf": False,
     "verify_iat": False,
@@ -39,23 +39,23 @@ _LOOKED_AT_HERE: Final[Options] = {
 
 
 class TokenRefused(Exception):
-    """The token is not taken; the text is for the operator."""
+    """The token was refused. The text is for the operator."""
 
 
 class _UnknownKey(TokenRefused):
-    """There is no key of that id: perhaps there is one by now."""
+    """No key has the token's key id. There may be one after the keys are read again."""
 
 
 @value_class
 class Verified:
-    """Who a token is for, and how long it goes on."""
+    """Name in a token, and its remaining lifetime in seconds."""
 
     name: str
     seconds: float
 
 
 class Tokens:
-    """Checks tokens, in threads of `executor`."""
+    """Verifies tokens, in threads of `executor`."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Tokens:
         self._claim = settings.sasl_oauthbearer_sub_claim_name
 
     async def verified(self, token: str) -> Verified:
-        """Raises `TokenRefused`."""
+        """Verify a token. Raises `TokenRefused`."""
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._executor, self._check, token, self._source.keys)

@@ -1,11 +1,11 @@
-"""The users, as logins and requests need them: read from the users that are stored.
+"""Users, as logins and requests need them.
 
-What is stored of a user is a salted key for each mechanism (`StoredCredential`). No password is in
-it, and nothing to log in with; a client that has a copy can try passwords against it.
+A stored user has a salted key per mechanism (`StoredCredential`). It contains no password and
+cannot be used to log in, but whoever has a copy can test passwords against it.
 
-For a name that no user has there is a credential all the same, made of the name and a key: so a
-login of such a name goes as one with a wrong password, message for message. The key is stored with
-the first user, and is the same at all members of a cluster.
+An unknown name has a credential too, derived from the name and a secret key, so that its login
+proceeds like one with a wrong password, message by message. The key is stored with the first user,
+and is the same at all members of a cluster.
 """
 
 import hmac
@@ -28,19 +28,19 @@ from ...storage.metadata.access_state import IN_RECORD, AccessState
 from ...values import value_class
 
 DEFAULT_ITERATIONS: Final = 16_384
-"""Rounds over a password where the caller gives no number."""
+"""Iterations of the password hash if the caller gives no number."""
 
 MAX_USERS_STORED: Final = 100_000
-"""As many as are held: some 100 MB."""
+"""Largest number of users: some 100 MB."""
 _SALT_BYTES: Final = 16
 
 Credentials = Mapping[str, StoredCredential]
-"""By mechanism."""
+"""Stored credentials of one user by mechanism."""
 
 
 @value_class
 class Removal:
-    """A password to be taken away."""
+    """Removal of a user's credential for one mechanism."""
 
     name: str
     mechanism: ScramMechanism
@@ -48,7 +48,7 @@ class Removal:
 
 @value_class
 class UserEntry:
-    """A password to be given."""
+    """A user's new credential."""
 
     name: str
     credential: ScramCredential
@@ -58,15 +58,15 @@ CredentialChange = Removal | UserEntry
 
 
 class Users:
-    """The users that are stored. May be read by any thread."""
+    """The stored users. Any thread may read them."""
 
     def __init__(
         self, access: Callable[[], AccessState], random_bytes: Callable[[int], bytes]
     ) -> None:
-        """`access` gives what is stored now."""
+        """`access` returns the stored state."""
         self._access = access
         self._own_decoy_key = random_bytes(DECOY_KEY_BYTES)
-        """While none is stored."""
+        """Key for credentials of unknown names while none is stored."""
 
     def __len__(self) -> int:
         return len(self._access().users)
@@ -75,7 +75,7 @@ class Users:
         return sorted(self._access().users)
 
     def credentials(self, name: str) -> Mapping[str, ScramCredential]:
-        """A user's passwords by mechanism. Raises `ResourceNotFound`."""
+        """Return a user's credentials by mechanism. Raises `ResourceNotFound`."""
         found = self._access().users.get(name)
         if found is None:
             raise ResourceNotFound(f"there is no user {name[:100]!r}")
@@ -85,15 +85,17 @@ class Users:
         }
 
     def credential(self, name: str, mechanism: ScramMechanism) -> ScramCredential:
-        """A user's password; for a name without one, a credential that no password matches."""
-        # Made for every name: the time does not show which exist.
+        """Return a user's credential; for a name without one, a credential that no password
+        matches."""
+        # The decoy is made for every name, so that the time does not reveal which names exist.
         access = self._access()
         decoy = self._decoy(access, name, mechanism)
         stored = access.users.get(name, {}).get(mechanism.name) or decoy
         return ScramCredential(mechanism, *stored)
 
     def any_credential(self, name: str) -> ScramCredential:
-        """A password of the user of any mechanism, to be checked against one in clear."""
+        """Return a user's credential for any mechanism, to be checked against a plaintext
+        password."""
         access = self._access()
         mechanism = max(SCRAM_MECHANISMS)
         decoy = self._decoy(access, name, SCRAM_MECHANISMS[mechanism])
@@ -104,8 +106,9 @@ class Users:
     def planned(
         self, groups: Sequence[Sequence[CredentialChange]]
     ) -> tuple[list[CodedError | None], list[AccessRecord]]:
-        """Says of each group of changes what is wrong with it, and gives the records that make the
-        others. The changes of a group are made together or not at all. For any thread."""
+        """Return the error of each group of changes (None: valid), and the records that carry out
+        the valid ones. The changes of a group are made together or not at all. May be called in any
+        thread."""
         access = self._access()
         users: dict[str, Credentials] = dict(access.users)
         outcomes: list[CodedError | None] = []
@@ -145,8 +148,8 @@ def _stored(change: CredentialChange) -> tuple[str, str, StoredCredential | None
 def _make_all(
     users: dict[str, Credentials], changes: Sequence[CredentialChange]
 ) -> CodedError | None:
-    """Make changes of the table; what is wrong with the first that cannot be made, and then none
-    is."""
+    """Apply changes to the table: all of them, or none. Returns the error of the first invalid
+    change, or None."""
     before = {change.name: users.get(change.name) for change in changes}
     for change in changes:
         problem = _make(users, change)
@@ -160,7 +163,7 @@ def _make_all(
 
 
 def _make(users: dict[str, Credentials], change: CredentialChange) -> CodedError | None:
-    """Make one change of the table; what is wrong with it, if it cannot be made."""
+    """Apply one change to the table. Returns its error, or None."""
     credentials = dict(users.get(change.name, {}))
     if isinstance(change, Removal):
         if change.mechanism.name not in credentials:
@@ -194,7 +197,7 @@ def _problem(entry: UserEntry) -> str | None:
 
 
 def name_problem(name: str) -> str | None:
-    """Why a user cannot have this name, if so."""
+    """Return why this is no valid user name; None if it is valid."""
     if not name or len(name.encode("utf-8", "replace")) > MAX_USER_NAME_BYTES:
         return f"a user's name must have 1 to {MAX_USER_NAME_BYTES} bytes"
     if not name.isprintable():

@@ -1,1 +1,1 @@
-"""The HTTP port: its connections, and who may ask."""
+"""HTTP port: connections and authentication."""

@@ -26,14 +26,14 @@ from ..security.users import Users
 
 SESSION_SECONDS: Final = 12 * 60 * 60.0
 MAX_SESSIONS: Final = 10_000
-"""Beyond, the oldest end."""
+"""Largest number of sessions. Above it the oldest ones end."""
 _TOKEN_BYTES: Final = 32
 
 COOKIE: Final = "horolog_session"
 LOGIN_PATH: Final = "/login"
 LOGOUT_PATH: Final = "/logout"
 MAX_BODY_BYTES: Final = 8 * 1024
-"""A name and a password, as JSON may write them."""
+"""Largest body of a login: a name and a password in JSON."""
 
 HEADERS: Final = MappingProxyType(
     {
@@ -42,7 +42,7 @@ HEADERS: Final = MappingProxyType(
         "Cache-Control": "no-store",
     }
 )
-"""The headers for browsers of an answer that shows nothing of the broker."""
+"""Browser headers of an answer that shows nothing of the broker."""
 
 _OPEN: Final = "/static/"
 _JSON: Final = "application/json"
@@ -55,19 +55,20 @@ class _Session:
     principal: str
     name: str
     credentials: Any
-    """The user's passwords when it logged in: with others, or without any, the session is over."""
+    """The user's credentials at the time of login. The session ends when they change or are
+    removed."""
     ends_at: float
 
 
 class WebSessions:
-    """Sessions by their tokens, of which only the hashes are kept."""
+    """Sessions by token. Only hashes of the tokens are kept."""
 
     def __init__(self, time: Callable[[], float]) -> None:
         self._time = time
         self._sessions: dict[bytes, _Session] = {}
 
     def begin(self, principal: str, name: str, users: "Users") -> str:
-        """A new session; returns its token."""
+        """Start a session, and return its token."""
         token = secrets.token_urlsafe(_TOKEN_BYTES)
         ends_at = self._time() + SESSION_SECONDS
         self._sessions[_key(token)] = _Session(principal, name, _credentials(users, name), ends_at)
@@ -76,7 +77,7 @@ class WebSessions:
         return token
 
     def principal(self, token: str, users: "Users") -> str | None:
-        """Whose session it is; `None` when there is no such one, or no longer."""
+        """Return the principal of a session; None if the session does not exist or has ended."""
         found = self._sessions.get(_key(token)) if token else None
         if found is None:
             return None
@@ -101,7 +102,7 @@ def _credentials(users: "Users", name: str) -> Any:
 
 
 class HttpPeer(Protocol):
-    """A connection of the HTTP port, as far as it identifies its client."""
+    """Connection of the HTTP port with the client's identity."""
 
     address: str
     needs_login: bool
@@ -111,7 +112,7 @@ class HttpPeer(Protocol):
 
 
 class HttpAuthentication:
-    """Lets requests in, or not."""
+    """Finds the principal of each HTTP request, by certificate, session or login."""
 
     def __init__(self, security: SecurityService, open_paths: Collection[str]) -> None:
         self._security = security
@@ -119,7 +120,8 @@ class HttpAuthentication:
         self._sessions = WebSessions(asyncio.get_running_loop().time)
 
     async def principal(self, request: web.BaseRequest, peer: HttpPeer) -> str | None:
-        """Whose request it is; `None` where a login is missing. Notes whether a session says so."""
+        """Return the principal of a request; None if a login is missing. Also records whether a
+        session gave the principal."""
         peer.has_session = False
         if peer.certificate_principal is not None:
             return peer.certificate_principal
@@ -144,13 +146,13 @@ class HttpAuthentication:
         return None
 
     def refusal(self, request: web.BaseRequest) -> web.Response:
-        """The answer to a client that has to log in first."""
+        """Return the answer to a client that must log in first."""
         from_page = "Sec-Fetch-Site" in request.headers
         if request.headers.get("Sec-Fetch-Mode") == "navigate" and request.method == "GET":
             return web.Response(status=303, headers={"Location": LOGIN_PATH, **HEADERS})
         headers = CIMultiDict(HEADERS)
         if not from_page:
-            # A browser would ask for the password itself, and send it again to every page.
+            # A browser would prompt for the password itself, and send it again with every request.
             headers.add("WWW-Authenticate", 'Basic realm="horolog", charset="UTF-8"')
             if self._security.logins.takes_tokens:
                 headers.add("WWW-Authenticate", 'Bearer realm="horolog"')
@@ -158,7 +160,7 @@ class HttpAuthentication:
         return web.Response(status=401, body=body, content_type=_JSON, headers=headers)
 
     async def log_in(self, request: web.Request) -> web.Response:
-        """A name and a password in JSON, which no form of another site can send."""
+        """Log in with a name and a password in JSON, which no form of another site can send."""
         refused = _foreign(request)
         if refused is not None:
             return refused
@@ -167,7 +169,7 @@ class HttpAuthentication:
             name, password = sent["user"], sent["password"]
             if not (isinstance(name, str) and isinstance(password, str)):
                 raise TypeError
-            _ = name.encode(), password.encode()  # JSON has a way to write half a character
+            _ = name.encode(), password.encode()  # refuses half of a surrogate pair
         except (ValueError, KeyError, TypeError, RecursionError):
             return _said(400, 'write {"user": NAME, "password": PASSWORD}')
         peer = cast(HttpPeer, request.protocol)
@@ -201,13 +203,14 @@ class HttpAuthentication:
 
 
 def _bearer(header: str) -> str | None:
-    """The token of `Authorization: Bearer`."""
+    """Return the token of `Authorization: Bearer`; None for another scheme."""
     scheme, _, token = header.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
 
 
 def _basic(header: str) -> tuple[str, str] | None:
-    """Name and password of `Authorization: Basic`."""
+    """Return name and password of `Authorization: Basic`; None for another scheme, empty texts if
+    malformed."""
     scheme, _, content = header.partition(" ")
     if scheme.lower() != "basic":
         return None
@@ -219,7 +222,7 @@ def _basic(header: str) -> tuple[str, str] | None:
 
 
 def _foreign(request: web.Request) -> web.Response | None:
-    """The refusal of what another site may have sent."""
+    """Return the refusal of a request that another site may have sent; None if it is allowed."""
     if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
         return _said(403, "this is for the page itself, not for other sites")
     if request.content_type != _JSON:

@@ -1,7 +1,7 @@
-"""One connection of the HTTP port, and which requests are answered at all.
+"""One connection of the HTTP port, and the checks before a request is answered.
 
-aiohttp reads requests and writes answers; it has no time limit for the head of a request, and
-writes a traceback for each one that is none. Both are done here instead.
+aiohttp parses requests and writes answers. It has no time limit for the head of a request, and logs
+a traceback for each malformed request. This module does both itself.
 """
 
 import asyncio
@@ -21,22 +21,22 @@ from .port import HttpPort, shown
 _HOST: Final = re.compile(r"(?:\[([^\[\]]*)\]|([^\[\]:]*))(?::\d*)?", re.ASCII)
 
 MAX_HEADERS: Final = 50
-"""Lines of a head, each of at most 8 KiB: browsers send about twenty."""
+"""Largest number of header lines, each of at most 8 KiB. Browsers send about twenty."""
 
 OF_EVERY_ANSWER: Final = MappingProxyType(
     {hdrs.SERVER: "horolog", "X-Content-Type-Options": "nosniff"}
 )
-"""Headers. Left to itself aiohttp names its version, and Python's."""
+"""Headers of every answer. Without them aiohttp would send its version, and Python's."""
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class HttpConnection(web.RequestHandler):
-    """Closes itself when a request, or the next one, does not come in time.
+    """HTTP connection with time limits:
 
-    waiting   for the head of a request: so long in all from its first byte on
-    idle      an answer was made; the next request has not begun
-    at work   a request is being answered: there is no limit here
+    waiting   for the head of a request: the limit runs from its first byte
+    idle      an answer was made, and the next request has not begun
+    at work   a request is being answered: no limit
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class HttpConnection(web.RequestHandler):
         needs_login: bool = False,
         certificates: bool = False,
     ) -> None:
-        """With `certificates` a client's certificate names its principal."""
+        """With `certificates`, a client certificate gives the principal."""
         limits = port.limits
         super().__init__(
             server,
@@ -62,12 +62,12 @@ class HttpConnection(web.RequestHandler):
         self.port = port
         self.address = address
         self.needs_login = needs_login
-        """Whether clients that show no certificate have to log in."""
+        """Whether clients without a certificate must log in."""
         self.certificate_principal: str | None = None
         self.principal = ANONYMOUS
-        """Who sent the request that is answered now."""
+        """Principal of the current request."""
         self.has_session = False
-        """Whether that is known by a session, which a logout ends."""
+        """Whether a session gives the principal; a logout ends it."""
         self._knows_certificates = certificates
         self._head_deadline = Deadline(loop, limits.head_seconds, self._drop_late_head)
         self._idle_deadline = Deadline(loop, limits.idle_seconds, self._close_idle)
@@ -77,7 +77,7 @@ class HttpConnection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        # aiohttp lets go of it before the answer is sent to its end.
+        # aiohttp drops its reference before the answer is completely sent.
         self._wire = cast(asyncio.Transport, transport)
         tls = transport.get_extra_info("tls") if self._knows_certificates else None
         if tls is not None and tls.peer_name is not None:
@@ -98,13 +98,13 @@ class HttpConnection(web.RequestHandler):
         super().connection_lost(exc)
 
     def request_begins(self) -> None:
-        """The head of a request is complete."""
+        """Start the request whose head is complete: no time limit applies."""
         self._at_work = True
         self._head_deadline.stop()
         self._idle_deadline.stop()
 
     def request_ends(self) -> None:
-        """The answer is made; it has not been sent."""
+        """End the request whose answer is made but not sent: the idle limit applies."""
         self._at_work = False
         self._unsent_bytes = 0
         if self._wire is not None:
@@ -117,7 +117,7 @@ class HttpConnection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what is no request, or what met a bug."""
+        """Answer a malformed request, or one that ran into a bug."""
         if status >= 500:
             self.port.request_failed(exc)
             text = "the broker met something unexpected"
@@ -150,7 +150,7 @@ class HttpConnection(web.RequestHandler):
 
 
 def _closing(status: int, text: str) -> web.Response:
-    """An answer that ends the connection."""
+    """Return an answer after which the connection is closed."""
     answer = web.Response(status=status, text=f"{text}\n", headers=HEADERS)
     answer.headers.update(OF_EVERY_ANSWER)
     answer.force_close()
@@ -158,12 +158,12 @@ def _closing(status: int, text: str) -> web.Response:
 
 
 def guarded(answer: Handler, authentication: HttpAuthentication | None = None) -> Handler:
-    """`answer`, for requests that may be answered; the others are refused."""
+    """Return `answer` with checks in front that refuse requests which must not be answered."""
 
     async def checked(request: web.BaseRequest) -> web.StreamResponse:
         try:
             response = await checked_only(request)
-        except web.HTTPException as error:  # such as of a path that there is not
+        except web.HTTPException as error:  # such as for an unknown path
             error.headers.update(OF_EVERY_ANSWER)
             raise
         response.headers.update(OF_EVERY_ANSWER)
@@ -194,7 +194,8 @@ def guarded(answer: Handler, authentication: HttpAuthentication | None = None) -
 
 
 def _refusal(request: web.BaseRequest, port: HttpPort) -> tuple[int, str, str] | None:
-    """The status, the reason and the text for a request that is not answered."""
+    """Return status, reason and text for a request that must be refused; None if it may be
+    answered."""
     if not request.raw_path.startswith("/"):
         text = "the target must be a path: this is no proxy, and one in front sends paths"
         return 400, "malformed", text

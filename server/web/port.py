@@ -1,5 +1,4 @@
-"""What the connections of the HTTP port share: how many there may be, how long each may take, the
-names that are answered, and what is counted."""
+"""State shared by the connections of the HTTP port: limits, host names and counters."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -17,22 +16,23 @@ LONGEST_SHOWN: Final = 200
 
 @value_class
 class HttpLimits:
-    """What connections may cost, all together and each."""
+    """Limits of all connections together, and of each."""
 
     connections: int = HTTP_CONNECTIONS
     connections_per_ip: int = 0
-    """Half of the above, if that is less, or this is 0."""
+    """Connections per address, at most half of `connections`; 0 means half."""
     head_seconds: float = 10.0
-    """From the first byte of a request to the end of its head; of the first one, from the start of
-    the connection."""
+    """Time from the first byte of a request to the end of its head; for the first request, from the
+    start of the connection."""
     idle_seconds: float = 60.0
-    """From an answer to the next request, and for each part of an answer to be taken."""
+    """Time from an answer to the next request, and for the client to take each part of an
+    answer."""
     overrides: Mapping[str, int] | None = None
-    """Other numbers of connections, by address."""
+    """Other limits of connections, by address."""
 
 
 class HttpPort:
-    """Counts connections, and what is refused of them."""
+    """Limits the connections of the HTTP port, and counts connections and refusals."""
 
     def __init__(
         self,
@@ -42,11 +42,11 @@ class HttpPort:
         names: Collection[str] = (),
         limits: HttpLimits | None = None,
     ) -> None:
-        """Requests are answered under `names`."""
+        """`names` are the host names under which requests are answered."""
         self.limits = limits or HttpLimits()
         self.names = frozenset(names)
         self.logger = logging.Logger("aiohttp")
-        """For what aiohttp logs."""
+        """Receives the log entries of aiohttp."""
         self.logger.addHandler(LibraryLog(observe))
         self._figures = figures
         self._observe = observe
@@ -58,7 +58,7 @@ class HttpPort:
         )
 
     def admit(self, address: str) -> bool:
-        """Take a place for one more connection, until `gone`; False where there is none."""
+        """Take a slot for another connection until `gone`. Returns False if there is none."""
         reason = self._places.refusal(address)
         if reason is None:
             self._places.take(address)
@@ -68,12 +68,12 @@ class HttpPort:
         return False
 
     def gone(self, address: str) -> None:
-        """A connection from `address` is gone, or never came to be."""
+        """Release the slot of a connection that is gone, or was never established."""
         self._places.give_back(address)
         self._figures.http_connections -= 1
 
     def refused(self, reason: str, **fields: object) -> None:
-        """Take note of a connection that was closed at once."""
+        """Record a connection that was closed at once."""
         count(self._figures.connections_refused, reason)
         self._observe(
             "connection_refused",
@@ -85,28 +85,29 @@ class HttpPort:
         )
 
     def dropped(self, address: str, reason: str, cause: str) -> None:
-        """Take note of a connection that is closed for what the client does, or does not."""
+        """Record a connection that is closed because of what the client did or did not do."""
         count(self._figures.connections_dropped, reason)
         self._observe("connection_dropped", peer=address, reason=reason, cause=cause)
 
     def count_idle(self, address: str) -> None:
-        """Take note of a connection that is closed for silence."""
+        """Record a connection that is closed because it was idle."""
         count(self._figures.connections_dropped, "http_idle")
         idle_seconds = self.limits.idle_seconds
         self._observe("connection_idle", peer=address, idle_seconds=idle_seconds)
 
     def request_refused(self, address: str | None, reason: str, cause: str) -> None:
-        """Take note of a request that is none, or that is not answered."""
+        """Record a request that is malformed or refused."""
         count(self._figures.http_requests_refused, reason)
         self._observe("http_request_refused", peer=address, reason=reason, cause=shown(cause))
 
     def request_failed(self, error: BaseException | None) -> None:
-        """Take note of a bug that a request has met."""
+        """Record a bug that a request ran into."""
         self._observe("http_request_failed", kind=type(error).__name__, error=error)
 
 
 def shown(text: str) -> str:
-    """What a client sent, as it may stand in a log or an answer: short, one line, ASCII."""
+    """Return a client's text in a form that is safe in a log or an answer: short, one line,
+    ASCII."""
     safe = text.encode("ascii", "backslashreplace").decode("ascii")
     line = "".join(char if char.isprintable() else " " for char in safe)
     return line if len(line) <= LONGEST_SHOWN else f"{line[:LONGEST_SHOWN]}... (cut)"

@@ -1,7 +1,7 @@
-"""The HTTP port: `/metrics` for Prometheus, `/healthz`, `/readyz` and `/leader` for programs that
-start, stop and find brokers, `/` for people.
+"""HTTP port: `/metrics` for Prometheus; `/healthz`, `/readyz` and `/leader` for programs that
+start, stop and find brokers; `/` for people.
 
-aiohttp is imported where it is used: that takes longer than the whole rest of the broker's start.
+aiohttp is imported on use, because its import takes longer than the rest of the broker's start.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 CACHE_FACTOR = 50
 CACHE_SECONDS = 1.0
-"""Making the text takes a good part of a second with a thousand topics, in turns with everything
-else. It is kept for fifty times as long as that took, so that scrapes take little of the loop, but
-never longer than this."""
+"""Caching of the metrics: the text is cached for `CACHE_FACTOR` times the time that it took to
+make, so that scrapes take little of the event loop, and at most for `CACHE_SECONDS`. With a
+thousand topics, making the text takes a good part of a second, in turn with client requests."""
 
 
 class HttpState(StrEnum):
-    """What `/healthz` and `/readyz` say."""
+    """State of the broker, reported by `/healthz` and `/readyz`."""
 
     STOPPED = "not serving"
     OPENING = "serving, and still opening logs"
@@ -41,26 +41,26 @@ class HttpState(StrEnum):
 
 
 class Role(Protocol):
-    """What a cluster member is to the others."""
+    """Role of a cluster member."""
 
     def leads_not(self) -> str:
-        """Why it does not lead, and who does; empty for the leader."""
+        """Return why this broker does not lead, and which one does; empty for the leader."""
         ...
 
     def not_ready(self) -> str:
-        """Why clients had better ask another broker; empty for a leader, and for a follower in
-        sync."""
+        """Return why clients should ask another broker; empty for a leader and for an in-sync
+        follower."""
         ...
 
 
 class HttpServer:
-    """Serves until `stop`.
+    """Serves HTTP until `stop`.
 
-    `port` is what its connections share. `render` makes the text of `/metrics`, `state` answers
-    `/healthz` (unless stopped) and `/readyz` (only when ready), `add_page` adds more. The `role` of
-    a cluster member counts for `/readyz` too, and for `/leader`. `damage` is what a
-    ready broker adds about its logs. With `security` a port may have TLS, and require a login but
-    for `open_paths`.
+    `port` is shared by its connections. `render` makes the text of `/metrics`. `state` decides the
+    answers of `/healthz` (good unless stopped) and `/readyz` (good only when ready). `add_page`
+    adds more routes. The `role` of a cluster member also affects `/readyz` and decides `/leader`.
+    `damage` is the remark of a ready broker about its logs. With `security` a port may use TLS, and
+    require a login except for `open_paths`.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class HttpServer:
         self._role = role
         self._damage = damage
         self._add_page = add_page
-        # How long the text took to make is real time, whatever clock the broker is given.
+        # The cost of making the text is measured in real time, whatever clock the broker uses.
         self._stopwatch = SystemClock()
         self._rendering = asyncio.Lock()
         self._text = b""
@@ -92,7 +92,7 @@ class HttpServer:
         self._listeners: list[Listener] = []
 
     async def start(self, listening: Sequence[Port]) -> None:
-        """Serve on ports, which listen already, and which this object closes in the end."""
+        """Serve on ports that are listening already. This object closes them in the end."""
         from aiohttp import web
 
         from .authentication import (
@@ -152,7 +152,7 @@ class HttpServer:
             await self._runner.cleanup()
 
     def _failed(self, connection: asyncio.BaseProtocol) -> None:
-        """A connection never came to be."""
+        """Release the slot of a connection that was never established."""
         self._port.gone(connection.address)  # type: ignore[attr-defined]
 
     async def _metrics(self, request: "web.Request") -> "web.Response":
@@ -160,7 +160,7 @@ class HttpServer:
 
         security = self._security
         if security is not None and "/metrics" not in self._open_paths:
-            # They name every topic.
+            # The metrics name every topic.
             peer = cast("HttpPeer", request.protocol)
             if not security.check_sees_broker(peer.principal, peer.address, "/metrics"):
                 text = f"{peer.principal} may not Describe cluster\n"
@@ -186,7 +186,7 @@ class HttpServer:
         return _answer(state, not_ready, f"{state}, but {damage}" if damage else "")
 
     async def _leader(self, _: "web.Request") -> "web.Response":
-        """A broker that is alone leads; so does one that still opens logs."""
+        """Answer `/leader`. A single broker leads, even while it is opening logs."""
         state = self._state()
         if state is HttpState.STOPPED:
             return _answer(state)

@@ -1,1 +1,1 @@
-"""Checking stored files: verify, repair, salvage, dump."""
+"""Checking stored files: verify, repair, scrub, dump."""

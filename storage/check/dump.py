@@ -1,8 +1,7 @@
-"""What is in a segment's files, for people: the lines of `horolog dump FILE`.
+"""The content of a segment's files, for people: the lines of `horolog dump FILE`.
 
-Works on the file alone, offline, and only reads. Bytes that make no sense become a `DumpNote` at
-their position, never an error. An entry that cannot be true behind those before it is shown, and
-has a `DumpNote` behind it.
+Works offline on a single file and only reads. Invalid bytes become a `DumpNote` at their position,
+never an error. An entry that contradicts the entries before it is shown, followed by a `DumpNote`.
 """
 
 from collections.abc import Iterator
@@ -39,26 +38,26 @@ class DumpedMessage:
     """One message as a consumer sees it, and where it is stored."""
 
     position: int
-    """Byte position of its entry; messages of one compressed entry share it."""
+    """Byte position of its entry. The messages of one compressed entry share it."""
     offset: int
     timestamp_ms: int
-    """-1 when it has none."""
+    """Timestamp in ms since the epoch; -1 if the message has none."""
     timestamp_type: TimestampType | None
     magic: int
     codec: str
     size_bytes: int
-    """Of its entry, header included."""
+    """Size of its entry, header included."""
     crc_ok: bool
     key: bytes | None
     value: bytes | None
-    """Still compressed when `codec` is not `none` and `crc_ok` is false; all that is in a batch
-    then."""
+    """Still compressed if `codec` is not `none` and `crc_ok` is false. For a batch with a wrong
+    CRC, its whole content."""
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 @value_class
 class DumpedOffsetEntry:
-    """One entry of an offset index: `offset` is found from byte `log_position` of the log on."""
+    """One entry of an offset index: `offset` is at or behind byte `log_position` of the log."""
 
     position: int
     offset: int
@@ -67,7 +66,7 @@ class DumpedOffsetEntry:
 
 @value_class
 class DumpedTimeEntry:
-    """One entry of a time index: times above `timestamp_ms` are found from `offset` on."""
+    """One entry of a time index: timestamps above `timestamp_ms` are at or behind `offset`."""
 
     position: int
     timestamp_ms: int
@@ -76,39 +75,39 @@ class DumpedTimeEntry:
 
 @value_class
 class DumpedAppendTime:
-    """One entry of an append-time file: the messages from `offset` on were appended then."""
+    """One entry of an append time file: the append time of the messages from `offset` on."""
 
     position: int
     offset: int
     append_time_ms: int
-    """-1 when it is not known."""
+    """Append time in ms, -1 if not known."""
 
 
 @value_class
 class DumpedTimeBlock:
-    """What a time map says of one block of the log."""
+    """The entry of a time map for one block of the log."""
 
     position: int
     log_position: int
     size_bytes: int
-    """Of the block, in the log."""
+    """Size of the block in the log."""
     offset: int
-    """The first one of the block."""
+    """First offset of the block."""
     next_offset: int
     untimed: int
-    """Messages without a time."""
+    """Number of messages without a timestamp."""
     spans: tuple[tuple[int, int, int], ...]
-    """The smallest and the largest time of messages, and how many they are."""
+    """Spans: smallest timestamp, largest timestamp, number of messages."""
 
 
 @value_class
 class DumpNote:
-    """Bytes that are no entry."""
+    """A note about bytes that are not shown as an entry, or about the entry before it."""
 
     position: int
     text: str
     error: bool
-    """Whether something is wrong, or only worth knowing."""
+    """Whether something is wrong; false for information."""
 
 
 Dumped = (
@@ -129,10 +128,10 @@ _INDEXES: Final = {
 def dump(
     files: Files, path: Path, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> Iterator[Dumped]:
-    """The content of a `.log`, `.index`, `.timeindex`, `.timemap` or `.appendtime` file, deleted or
-    set aside ones too.
+    """Yield the content of a `.log`, `.index`, `.timeindex`, `.timemap` or `.appendtime` file,
+    including deleted files and those set aside.
 
-    Raises `ValueError` for another kind of file, `OSError` when it cannot be read.
+    Raises `ValueError` for another kind of file, `OSError` if it cannot be read.
     """
     name = parse_segment_file(path)
     kind = name.kind if name is not None else path.suffix.removeprefix(".")
@@ -200,7 +199,7 @@ def _dump_index(file: File, kind: str, base_offset: int) -> Iterator[Dumped]:
 
 def _dump_append_times(file: File, base_offset: int) -> Iterator[Dumped]:
     size_bytes, last_relative = file.size(), -1
-    end = size_bytes - size_bytes % APPEND_TIME_ENTRY.size  # No slots of this file are made ahead.
+    end = size_bytes - size_bytes % APPEND_TIME_ENTRY.size  # This file is never preallocated.
     for position, relative, append_time_ms in index_entries(file, APPEND_TIME_ENTRY, end):
         yield DumpedAppendTime(position, base_offset + relative, append_time_ms)
         rule = append_time_rule(relative, append_time_ms, last_relative, base_offset)
@@ -254,7 +253,7 @@ def _message(item: StoredEntry, record: Record) -> DumpedMessage:
 
 
 def _no_message(data: bytes, header: BatchHeader) -> str | None:
-    """Why a batch holds no message, in words; `None` for one that does."""
+    """Return why a batch holds no message, in words; `None` if it holds any."""
     if not header.record_count:
         return (
             f"offsets {header.base_offset} to {header.last_offset} have no message: a batch "
@@ -273,7 +272,7 @@ def _control_text(data: bytes, header: BatchHeader) -> str:
 
 
 def _as_stored(item: StoredEntry) -> DumpedMessage:
-    """An entry whose CRC is wrong, not opened: its content cannot be believed."""
+    """Return an entry with a wrong CRC, not opened: its content cannot be trusted."""
     entry = item.entry
     kind = TimestampType.LOG_APPEND_TIME if item.is_append_time else TimestampType.CREATE_TIME
     key: bytes | None = None

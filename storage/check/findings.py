@@ -1,4 +1,4 @@
-"""What a check of stored files has to say."""
+"""The findings of a check of stored files."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Final
 from ...values import value_class
 
 MAX_FINDINGS_PER_FILE: Final = 100
-"""A file that is wrong all over is reported once, not for each of a million entries."""
+"""Limit for a file that is wrong all over, so that not each of a million entries is reported."""
 
 NOTHING: Final = "nothing"
 REPAIR: Final = "stop the broker and run `horolog repair` on this folder"
@@ -23,21 +23,21 @@ REBUILD: Final = "stop the broker and delete this file; it is rebuilt from the l
 
 @value_class
 class Finding:
-    """One thing found."""
+    """One result of a check."""
 
     path: Path
     position: int | None
-    """Byte position in the file; `None` when it is about the whole of it."""
+    """Byte position in the file; `None` if the finding is about the whole file."""
     rule: str
-    """What is so, or what rule is broken, in words."""
+    """What was found, or which rule is broken, in words."""
     advice: str
     """What to do about it."""
     error: bool = True
-    """False for what is only listed: nothing is wrong with it."""
+    """False if nothing is wrong, and the file is only listed."""
 
 
 def cannot_read(path: Path, error: OSError) -> Finding:
-    """That a file cannot be read, and whom to ask why."""
+    """Return the finding that a file cannot be read, with advice."""
     advice = "see the disk"
     if isinstance(error, PermissionError):
         advice = "look as the user that the broker runs as, or make it readable"
@@ -45,9 +45,10 @@ def cannot_read(path: Path, error: OSError) -> Finding:
 
 
 def limited(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """At most `MAX_FINDINGS_PER_FILE` of one file's findings, and how many more there are.
+    """Yield at most `MAX_FINDINGS_PER_FILE` findings of one file, and then the number of further
+    ones.
 
-    The whole of `findings` is worked through in any case.
+    All of `findings` is consumed in any case.
     """
     more = 0
     error = False

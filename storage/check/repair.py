@@ -83,7 +83,7 @@ class PartitionRepair:
         clock: Clock,
         observe: Observer,
     ) -> None:
-        """`settings` are the topic's; append times are certain below `recovery_point` only."""
+        """`settings` are the topic's. Append times are certain only below `recovery_point`."""
         self._plan = plan
         self._settings = settings
         self._recovery_point = recovery_point or 0
@@ -95,7 +95,7 @@ class PartitionRepair:
         self._checksums: dict[int, SegmentChecksums] = {}
 
     def run(self) -> None:
-        """Do it. Raises `OSError`, `HorologError`."""
+        """Run the repair. Raises `OSError`, `HorologError`."""
         try:
             self._take_checksums_out()
             # First of all, so that an interrupted repair does not forget where the log ended.
@@ -109,7 +109,7 @@ class PartitionRepair:
             for segment in self._plan.segments:
                 if not segment.stays:
                     self._take_away(segment)
-            # From the end on, so that no segment gets the name of one that is still to go.
+            # From the end, so that no segment gets the name of one that still has to be moved.
             for segment in reversed(self._plan.segments):
                 if segment.stays and segment.new_base_offset != segment.base_offset:
                     self._rename(segment)
@@ -123,7 +123,8 @@ class PartitionRepair:
             self._seams.open_files.close()
 
     def _drop_snapshots(self) -> None:
-        """Let producers be known by the messages that are left alone."""
+        """Remove producer snapshots: states will be derived only from the messages
+        that are left."""
         for _, path in newest_first(self._files, self._plan.folder):
             self._files.unlink(path)
         self._files.sync_directory(self._plan.folder)
@@ -139,7 +140,7 @@ class PartitionRepair:
         return self._plan.folder / f"{base_offset:020d}.log"
 
     def _take_checksums_out(self) -> None:
-        """Let no index be believed that will not fit its log any more."""
+        """Remove the checksums of indexes that will not match their log any more."""
         path = self._plan.folder / INDEX_CHECKSUMS
         if not self._files.exists(path) or self._files.is_directory(path):
             return
@@ -153,7 +154,7 @@ class PartitionRepair:
             replace_file(self._files, path, format_checksums(left))
 
     def _rewrite(self, segment: SegmentPlan) -> None:
-        """Put the good stretches of a log file in its place, and the bad ones beside it."""
+        """Replace a log file by its valid runs, and keep the bad ones beside it."""
         path = self._log_path(segment.base_offset)
         for stretch in segment.bad:
             quarantine_bytes(self._files, path, stretch.start, stretch.end)
@@ -167,13 +168,13 @@ class PartitionRepair:
             for stretch in segment.good:
                 position = _copy(source, stretch, target, position)
             target.sync()
-        # Retention goes by the file's time where the messages have none.
+        # Retention uses the file's time if messages have no timestamps.
         self._files.set_modified_ms(built, self._files.modified_ms(path))
         self._files.rename(built, path)
         self._files.sync_directory(path.parent)
 
     def _take_away(self, segment: SegmentPlan) -> None:
-        """Set a whole segment aside; what is derived from it goes."""
+        """Set a whole segment aside, and remove its derived files."""
         path = self._log_path(segment.base_offset)
         self._drop_derived(path)
         quarantine_file(self._files, path)
@@ -193,7 +194,7 @@ class PartitionRepair:
             quarantine_file(self._files, append_times)
 
     def _rebuild(self) -> None:
-        """Make the indexes anew that may not fit any more."""
+        """Rebuild the indexes that may not match any more."""
         plan = self._plan
         renamed = {segment.base_offset: segment.new_base_offset for segment in plan.segments}
         wanted = {renamed.get(base, base) for base in plan.rebuild}
@@ -233,7 +234,7 @@ class PartitionRepair:
 
 
 def _copy(source: File, stretch: LogRun, target: File, position: int) -> int:
-    """Copy good bytes to `position` of the new log; returns the position after them."""
+    """Copy valid bytes to `position` of the new log. Return the position after them."""
     for start in range(stretch.start, stretch.end, _CHUNK_BYTES):
         data = source.pread(min(_CHUNK_BYTES, stretch.end - start), start)
         target.pwrite(data, position)
@@ -246,17 +247,17 @@ class RepairPlan:
     """All that a repair would do."""
 
     directory_steps: list[RepairStep] = field(default_factory=list)
-    """About the files of the data directory itself."""
+    """Steps for the files of the data directory itself."""
     partitions: list[PartitionPlan] = field(default_factory=list)
     aside: list[Path] = field(default_factory=list)
     missing: list[Path] = field(default_factory=list)
-    """Partition folders to be made."""
+    """Partition folders to be created."""
     metadata: "RepairPlan | None" = None
-    """That of the metadata log, if there is one."""
+    """Plan for the metadata log, if there is one."""
 
     @property
     def steps(self) -> Iterator[RepairStep]:
-        """Every step, in the order of the files."""
+        """Yield every step, in the order of the files."""
         yield from self.directory_steps
         if self.metadata is not None:
             yield from self.metadata.steps
@@ -283,14 +284,14 @@ class Repair:
         observe: Observer,
         metadata_of: Path | None = None,
     ) -> None:
-        """`metadata_of` is the data directory whose metadata log `directory` is, and whose lock is
-        held already. Raises `ValueError` when `directory` is none of these, `StorageError` when a
-        broker holds it or a later version wrote it, `OSError`."""
+        """With `metadata_of`, `directory` is the metadata log of that data directory, whose lock is
+        held already. Raises `ValueError` if `directory` is none of the allowed kinds,
+        `StorageError` if a broker holds it or a later version wrote it, `OSError`."""
         self._files = files
         self._clock = clock
         self._observe = observe
         self._alone: Path | None = None
-        """The only folder to be repaired, if it is one."""
+        """The folder to be repaired, if it is a single partition's."""
         self._root: Path | None = directory
         self._is_metadata = metadata_of is not None or is_metadata_folder(files, directory)
         if not self._is_metadata and is_of_partition(files, directory):
@@ -299,7 +300,7 @@ class Repair:
             self._root = parent if not KNOWN_FILES.isdisjoint(files.names(parent)) else None
             self._is_metadata = is_metadata_folder(files, parent)
         self._data_path = metadata_of or self._root
-        """The data directory, if there is one around it."""
+        """The data directory that contains the folder, if there is one."""
         if metadata_of is None and self._root is not None and self._is_metadata:
             parent = self._root.resolve().parent
             if any(files.exists(parent / name) for name in (LOCK_FILE, TOPICS_FILE)):
@@ -319,12 +320,12 @@ class Repair:
         self._unclean: frozenset[Partition] | None = None
 
     def release(self) -> None:
-        """Let a broker start."""
+        """Release the lock, so that a broker can start."""
         if self._lock is not None:
             self._lock.release()
 
     def plan(self) -> RepairPlan:
-        """What there is to do. Only reads. Raises `OSError`, `StorageError`."""
+        """Return the plan of the repair. Only reads. Raises `OSError`, `StorageError`."""
         plan = RepairPlan()
         self._read_directory(plan)
         if self._metadata is not None:
@@ -436,13 +437,13 @@ class Repair:
                 partition.steps.append(RepairStep(self._root / name, None, wrong, action))
 
     def _checkpoints(self) -> Iterator[tuple[str, Offsets | None]]:
-        """The checkpoint files, by name; `None` for the offsets of one that is not believed."""
+        """Yield the checkpoint files by name; `None` in place of invalid offsets."""
         yield RECOVERY_POINTS, self._recovery_points
         yield LOG_START_OFFSETS, self._log_starts
 
     def carry_out(self, plan: RepairPlan) -> None:
-        """Do what `plan` says that can be done. Raises `OSError`, `HorologError`; then, or after
-        a crash, it can be planned and done again."""
+        """Carry out the possible steps of `plan`. Raises `OSError`, `HorologError`. After an error
+        or a crash, the repair can be planned and carried out again."""
         todo = [partition for partition in plan.partitions if partition.possible]
         root = self._root
         if self._metadata is not None and plan.metadata is not None and plan.metadata.possible:
@@ -450,7 +451,7 @@ class Repair:
         if self._is_metadata:
             self._keep_reach(todo)
         if root is not None:
-            # As at the start of a broker: from here on a crash leaves an unclean stop.
+            # As at the start of a broker: a crash from here on is an unclean stop.
             take_marker(self._files, root)
             for path in plan.aside:
                 if self._files.exists(path):
@@ -465,7 +466,7 @@ class Repair:
             self._finish(root, todo)
 
     def _keep_reach(self, todo: list[PartitionPlan]) -> None:
-        """Keep in the topics file how far a metadata log reached that is to end earlier."""
+        """Record in the topics file how far a metadata log reached that will end earlier."""
         assert self._data_path is not None
         path = self._data_path / TOPICS_FILE
         reached = self._recovery_point(METADATA_PARTITION) or 0
@@ -480,8 +481,8 @@ class Repair:
                     write_topics(self._files, path, topics, reached)
 
     def _allow_gaps(self, todo: list[PartitionPlan]) -> None:
-        """Before anything is taken out, or an interrupted repair would leave offsets that jump
-        where none may."""
+        """Mark topics as having gaps before anything is removed. Otherwise an interrupted repair
+        could leave offsets that jump where they must not."""
         assert self._root is not None
         topics = dict(self._topics)
         for partition in todo:
@@ -516,8 +517,8 @@ class Repair:
         return topic_settings({}, {})
 
     def _finish(self, root: Path, todo: list[PartitionPlan]) -> None:
-        """Bring the checkpoints up to date; everything that was repaired is synced. Then the
-        marker of a clean stop goes back to where it was."""
+        """Update the checkpoints; everything repaired is synced. Then restore the marker of a clean
+        stop."""
         for name, offsets in self._checkpoints():
             if offsets is not None:
                 changed = _changed(offsets, todo, synced=name == RECOVERY_POINTS)
@@ -528,7 +529,7 @@ class Repair:
 
 
 def _changed(offsets: Offsets, repaired: list[PartitionPlan], *, synced: bool) -> Offsets:
-    """The offsets of a checkpoint as they are after the repair; `synced` for recovery points."""
+    """Return the offsets of a checkpoint after the repair. `synced` is set for recovery points."""
     changed = dict(offsets)
     for partition in repaired:
         key, end_offset = partition.key, partition.end_offset

@@ -1,8 +1,8 @@
-"""What a repair of stored files would do: found by reading only, and shown before anything is done.
+"""The plan of a repair: made by reading only, and shown before anything is changed.
 
-Good messages keep their offsets and their bytes. Whatever is taken away is kept beside its place as
-`.broken`; indexes are made anew. A log never ends below its recovery point, so that no offset that
-a consumer has seen is given to another message.
+Valid messages keep their offsets and their bytes. Removed bytes are kept beside the file as
+`.broken`; indexes are rebuilt. A log never ends below its recovery point, so that no offset that a
+consumer has seen is used for another message.
 """
 
 from collections.abc import Sequence
@@ -27,56 +27,56 @@ KEPT: Final = "kept beside it as .broken"
 
 @value_class
 class RepairStep:
-    """One thing that a repair does, for people."""
+    """One step of a repair, for people."""
 
     path: Path
     position: int | None
-    """Byte position; `None` when it is about the whole file."""
+    """Byte position; `None` if the step is about the whole file."""
     wrong: str
     """What is wrong, in words."""
     action: str
     """What is done about it."""
     removed_bytes: int = 0
-    """How many bytes are taken away, and kept."""
+    """Number of bytes that are removed from the file, and kept elsewhere."""
     done: bool = True
-    """False for what a repair cannot do."""
+    """False for a problem that a repair cannot solve."""
 
 
 @value_class
 class SegmentPlan:
-    """What becomes of one segment."""
+    """The plan for one segment."""
 
     base_offset: int
     new_base_offset: int
-    """Later than `base_offset` where the segment before it has the first messages too."""
+    """Later than `base_offset` if the segment before it has the first messages too."""
     good: tuple[LogRun, ...]
-    """What stays; nothing when the whole segment is taken away."""
+    """Runs that stay; empty if the whole segment is set aside."""
     bad: tuple[LogRun, ...]
 
     @property
     def stays(self) -> bool:
-        """Whether anything of it is left; an empty segment stays as it is."""
+        """Whether anything of the segment is left. An empty segment stays as it is."""
         return bool(self.good) or not self.bad
 
 
 @dataclass(slots=True)
 class PartitionPlan:
-    """What becomes of one partition."""
+    """The plan for one partition."""
 
     folder: Path
     key: tuple[str, int] | None
-    """Topic and partition, when the folder's name tells them."""
+    """Topic and partition, if the folder's name shows them."""
     steps: list[RepairStep] = field(default_factory=list)
     segments: list[SegmentPlan] = field(default_factory=list)
-    """All segments, when a log is damaged; none when only derived files are."""
+    """All segments, if a log is damaged; empty if only derived files are."""
     aside: list[Path] = field(default_factory=list)
-    """Files and folders that are taken away as they are."""
+    """Files and folders that are set aside as a whole."""
     rebuild: set[int] = field(default_factory=set)
-    """Base offsets of the segments whose indexes are made anew."""
+    """Base offsets of the segments whose indexes are rebuilt."""
     gaps: bool = False
-    """Whether offsets jump now that did not."""
+    """Whether the repair makes offsets jump in a log without gaps."""
     end_offset: int | None = None
-    """Where the log ends, or will; `None` when that could not be read."""
+    """Log end offset after the repair; `None` if it could not be read."""
     new_segment: int | None = None
     """Base offset of an empty segment to be added at the end."""
 
@@ -96,10 +96,10 @@ def plan_partition(
     clean: bool,
     ends_at_damage: bool = False,
 ) -> PartitionPlan:
-    """Plan the repair of one partition's folder. Reads everything in it; raises `OSError`.
+    """Plan the repair of one partition's folder. Reads everything in it. Raises `OSError`.
 
-    A log that `ends_at_damage` keeps nothing of what is behind the first bad bytes: its records
-    build on each other, and the broker copies what is missing from another one.
+    With `ends_at_damage`, a log keeps nothing behind the first bad bytes: its records build on each
+    other, and the broker copies the missing ones from another broker.
     """
     return _Planning(files, folder, key, gaps, recovery_point, clean, ends_at_damage).run()
 
@@ -122,7 +122,7 @@ class _Planning:
         self._clean = clean
         self._ends_at_damage = ends_at_damage
         self._ended = ""
-        """Why nothing that comes now stays, once that is so."""
+        """Why nothing further is kept, once that is decided."""
         self._plan = PartitionPlan(folder, key)
         self._checksums, _ = read_checksums(files, folder)
 
@@ -190,7 +190,7 @@ class _Planning:
         self._plan.steps.append(RepairStep(path, position, wrong, action, removed_bytes, done))
 
     def _bases(self) -> list[int]:
-        """The base offsets of the segments that there are."""
+        """Return the base offsets of the existing segments."""
         aside = {path.name for path in self._plan.aside}
         return segment_bases(name for name in self._files.names(self._folder) if name not in aside)
 
@@ -219,7 +219,7 @@ class _Planning:
     def _plan_segment(
         self, base_offset: int, due: int, limit: int | None
     ) -> tuple[SegmentPlan, int]:
-        """Plan one segment; also how many bad bytes there are at its end."""
+        """Plan one segment. Also return the number of bad bytes at its end."""
         path = self._folder / f"{base_offset:020d}.log"
         following = following_base(self._checksums, base_offset, limit)
         around = NeighbourSegments(
@@ -250,7 +250,7 @@ class _Planning:
     def _up_to_damage(
         self, found: list[LogRun], base_offset: int, due: int, size_bytes: int
     ) -> list[LogRun]:
-        """What stays of a segment's runs, and all that is behind as one bad run."""
+        """Return the runs of a segment that stay, and everything behind them as one bad run."""
         if any(run.later_format for run in found):
             return found
         if not self._ended and base_offset > due:
@@ -312,7 +312,8 @@ class _Planning:
             self._step(path, 0, wrong, "mark the topic as one with gaps")
 
     def _plan_end(self, good_end: int, torn_bytes: int) -> None:
-        """Where the log goes on: where it did, when synced messages at its end were damaged."""
+        """Plan where the log continues: at its old end, if synced messages at the
+        end were damaged."""
         plan = self._plan
         plan.end_offset = good_end
         if not any(segment.stays for segment in plan.segments):
@@ -321,7 +322,7 @@ class _Planning:
         if point is None or not torn_bytes or point <= good_end:
             return
         if not self._gaps and point - good_end > OFFSETS_PER_BYTE * torn_bytes:
-            return  # So much was never there.
+            return  # The file never held so many messages.
         plan.end_offset = plan.new_segment = point
         plan.gaps = plan.gaps or not self._gaps
         self._step(
@@ -333,7 +334,7 @@ class _Planning:
 
 
 def _amount(bad: LogRun, following: int | None) -> str:
-    """Bad bytes in words, with the offsets that go with them when that is known."""
+    """Describe bad bytes in words, with their offsets if known."""
     if following is None or following <= bad.first_offset:
         return f"{bad.size_bytes} bytes"
     return f"{bad.size_bytes} bytes, offsets {bad.first_offset} to {following - 1},"

@@ -1,7 +1,7 @@
-"""Reading a segment again, to find bytes that have changed on the disk.
+"""Scrubbing: reading a segment again to find bytes that changed on the disk.
 
-Its entries are checked as a start checks them: CRCs, sizes and offsets. A segment is given to a
-thread in pieces, and may change meanwhile; what was found counts only for what it still is.
+Entries are checked as at a start: CRCs, sizes and offsets. A thread reads a segment in pieces, and
+the segment may change meanwhile: a result counts only if the segment is still the same.
 """
 
 from collections.abc import Iterator
@@ -22,26 +22,26 @@ from ..read.slices import visible_end
 from ..segment.segment import Segment
 
 OPENED_BYTES_MAX: Final = 16 << 20
-"""A compressed message of formats 0 and 1 whose content is larger is believed when its CRC is
-right."""
+"""A wrapper message (formats 0 and 1) with larger content is trusted if its CRC is correct."""
 
 UNREADABLE_RULE: Final = "the disk cannot read it"
 
 
 class SegmentScrub:
-    """A check of one segment. Made, and ended, in the loop's thread."""
+    """A check of one segment. Created and ended in the event loop's thread."""
 
     def __init__(self, log: Log, segment: Segment, files: Files, *, unsynced: bool = False) -> None:
-        """What is not synced is read only if `unsynced`: the disk may not have it."""
+        """With `unsynced`, bytes that are not synced are read too, although the disk may not have
+        them."""
         self.log = log
         self.segment = segment
         self.read_bytes = 0
-        """How much has been read."""
+        """Number of bytes read so far."""
         self._files = files
         self._cuts = segment.cuts
         self.end = segment.readable_bytes if unsynced else _safe_end(log, segment)
-        """Up to here it is read."""
-        # Of a closed segment whose last messages are not synced yet, the first ones are read.
+        """The segment is read up to this position."""
+        # A closed segment whose last messages are not synced yet is read only in part.
         self._closed = (
             segment is not log.segment_list.active
             and segment.damaged is None
@@ -53,12 +53,13 @@ class SegmentScrub:
         self._unreadable: Damage | None = None
         self._checksums = log.segment_list.known_checksums(segment) if self._closed else None
         self.indexes_differ = False
-        """Whether the indexes are not what they were when the segment was closed."""
+        """Whether the indexes differ from those at the time when the segment was closed."""
 
     def read(self) -> bool:
-        """Read the next piece, of 1 MiB or one message; false where nothing is left. For a thread.
+        """Read the next piece: 1 MiB, or one message. Return false if nothing is left. For a
+        thread.
 
-        Raises `OSError` where the file cannot be opened.
+        Raises `OSError` if the file cannot be opened.
         """
         if not self.end:
             return False
@@ -109,14 +110,14 @@ class SegmentScrub:
                 self.indexes_differ |= (len(data), crc32(data)) != expected
 
     def close(self) -> None:
-        """Give up the file."""
+        """Close the file."""
         if self._file is not None:
             with suppress(OSError):
                 self._file.close()
 
     def damage(self) -> Damage | None:
-        """What is wrong with the segment, when all was read; `None` where it is not what it was
-        when the check began, too."""
+        """Return what is wrong with the segment, after all was read. Also `None` if the segment has
+        changed since the check began."""
         segment, scan = self.segment, self._scan
         if segment not in self.log.segments or segment.cuts != self._cuts:
             return None
@@ -138,7 +139,8 @@ class SegmentScrub:
 
 
 def _safe_end(log: Log, segment: Segment) -> int:
-    """Where the entries of a segment end that are on stable storage and not known as damaged."""
+    """Return the end of the entries of a segment that are on stable storage and not known as
+    damaged."""
     synced = log.flusher.synced_offset
     if synced <= segment.base_offset and segment.next_offset > synced:
         return 0
@@ -147,4 +149,4 @@ def _safe_end(log: Log, segment: Segment) -> int:
     try:
         return visible_end(segment, synced)
     except (HorologError, OSError):
-        return 0  # It is damaged, which is known now.
+        return 0  # The segment is damaged, which is recorded now.

@@ -1,8 +1,8 @@
-"""Checking stored files: what `horolog verify DIR` reports.
+"""Checking stored files: the report of `horolog verify DIR`.
 
-`DIR` is a data directory, the metadata log in one, or the folder of one partition. Only reads; a
-broker may be running, and what it writes meanwhile is not looked at. Files that are not known and
-files that were set aside are listed, and are no errors.
+`DIR` is a data directory, the metadata log in one, or the folder of one partition. Only reads. A
+broker may be running; what it writes meanwhile is not checked. Unknown files, and files that were
+set aside, are listed but are not errors.
 """
 
 from collections.abc import Iterator, Mapping
@@ -69,7 +69,7 @@ Partition = tuple[str, int]
 
 
 class PartitionCheck:
-    """One partition's folder. `end_offset` is right once `run` is exhausted."""
+    """Check of one partition's folder. `end_offset` is valid once `run` is exhausted."""
 
     def __init__(
         self,
@@ -80,15 +80,15 @@ class PartitionCheck:
         *,
         clean: bool = False,
     ) -> None:
-        """`recovery_point` is `None` when it is not known; `clean` says that the log was stopped
-        cleanly."""
+        """`recovery_point` is `None` if not known. `clean` says that the log was
+        stopped cleanly."""
         self._files = files
         self._directory = directory
         self._gaps = gaps
         self._recovery_point = recovery_point
         self._clean = clean
         self.end_offset: int | None = None
-        """Log end offset; `None` when the log could not be read to its end."""
+        """Log end offset; `None` if the log could not be read to its end."""
 
     def run(self) -> Iterator[Finding]:
         base_offsets: list[int] = []
@@ -151,8 +151,8 @@ class PartitionCheck:
 
 
 def _check_epochs(files: Files, path: Path) -> Iterator[Finding]:
-    """Whether the file at `path` can be believed. It may name epochs that begin at the log end, or
-    behind it, where a crash took their messages."""
+    """Check whether the file at `path` is valid. It may name epochs at or beyond the log end, whose
+    messages a crash removed."""
     try:
         decode_epochs(files.read_bytes(path))
     except OSError as error:
@@ -162,7 +162,7 @@ def _check_epochs(files: Files, path: Path) -> Iterator[Finding]:
 
 
 def listed(path: Path) -> Finding:
-    """What is said of a file that is none of those that a broker goes by."""
+    """Return the finding for a file that a broker does not use."""
     if path.name.endswith(".broken"):
         rule = "bytes that were set aside because they could not be believed"
     elif path.name.endswith(".deleted") or is_deleted_folder_name(path.name):
@@ -173,10 +173,10 @@ def listed(path: Path) -> Finding:
 
 
 def verify(files: Files, directory: Path) -> Iterator[Finding]:
-    """Everything found in `directory`.
+    """Yield all findings in `directory`.
 
-    Raises `ValueError` when it is neither a data directory nor a partition's folder, `OSError`
-    when it cannot be listed.
+    Raises `ValueError` if it is neither a data directory nor a partition's folder, `OSError` if it
+    cannot be listed.
     """
     if is_metadata_folder(files, directory):
         return _MetadataCheck(files, directory).run()
@@ -186,7 +186,7 @@ def verify(files: Files, directory: Path) -> Iterator[Finding]:
 
 
 def _verify_alone(files: Files, directory: Path) -> Iterator[Finding]:
-    """A partition's folder; what the data directory around it knows, if there is one, counts."""
+    """Check a partition's folder, with what a surrounding data directory knows of it."""
     key = parse_folder_name(directory.resolve().name)
     parent = directory.resolve().parent
     gaps = True
@@ -207,7 +207,7 @@ def _verify_alone(files: Files, directory: Path) -> Iterator[Finding]:
 
 
 class _LogsCheck:
-    """A folder with logs of partitions, and with what belongs to them all."""
+    """Check of a folder with partition logs, and of the files that concern all of them."""
 
     def __init__(self, files: Files, directory: Path) -> None:
         self._files = files
@@ -349,7 +349,7 @@ class _DataDirectoryCheck(_LogsCheck):
                 self._error(name, None, rule, advice)
 
     def _topics(self) -> Mapping[str, TopicEntry] | None:
-        """The topics of the topics file; `None` when it cannot be read."""
+        """Return the topics of the topics file; `None` if it cannot be read."""
         try:
             return read_topics(self._files, self._directory / TOPICS_FILE)
         except (OSError, MalformedTopics, NewerTopics) as error:
@@ -382,8 +382,8 @@ def is_metadata_folder(files: Files, directory: Path) -> bool:
 
 
 def check_state(files: Files, path: Path) -> Iterator[Finding]:
-    """Whether the stored state at `path` is whole. One that is missing costs what one that cannot
-    be read does, but there is nothing left to put right."""
+    """Check whether the stored state at `path` is complete. A missing state has the same
+    consequences as an unreadable one, but there is nothing to correct."""
     if not files.exists(path):
         rule = "the stored state is missing"
         yield Finding(path, None, rule, f"nothing: {STATE_LOST}", error=False)

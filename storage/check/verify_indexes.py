@@ -37,27 +37,28 @@ from .findings import REBUILD, Finding
 MADE_ANEW: Final = "nothing: it is made anew from the log when a window of time is asked for"
 
 NAMES_OF_OFFSETS: Final = ("offsets", "positions")
-"""The numbers of an entry of an offset index."""
+"""Names of the numbers in an offset index entry."""
 
 NAMES_OF_TIMES: Final = ("timestamps", "offsets")
-"""The numbers of an entry of a time index."""
+"""Names of the numbers in a time index entry."""
 
 NO_BYTES: Final = "it says of a block that it has no bytes"
 
 
 class _BlockTimes:
-    """The times of the messages in one block of the log, beside the spans that its map says."""
+    """The timestamps of the messages in one block of the log, compared with the
+    spans in the map."""
 
     def __init__(self, block: MapBlock) -> None:
         self._block = block
         self._untimed = 0
         self._found = [0] * len(block.spans)
         self._bounds: set[tuple[int, int]] = set()
-        """Number and time of the bounds of spans that occur."""
+        """Span number and timestamp of the span limits that occur."""
         self._lacking_ms = NO_TIMESTAMP
 
     def add(self, times_ms: list[int], untimed: int) -> None:
-        """Take in times that rise, the first `untimed` of which are none."""
+        """Add rising timestamps. The first `untimed` of them are -1."""
         self._untimed += untimed
         known = untimed
         for number, span in enumerate(self._block.spans):
@@ -72,7 +73,7 @@ class _BlockTimes:
             self._lacking_ms = times_ms[known]
 
     def rule(self) -> str | None:
-        """The rule that the block breaks, in words."""
+        """Return what is wrong with the block, in words; `None` if nothing is."""
         block = self._block
         if self._lacking_ms >= 0:
             return f"a message of the block has the time {self._lacking_ms}, which is in no span"
@@ -94,7 +95,7 @@ class _BlockTimes:
 
 
 class TimeMapCheck:
-    """Steps through the blocks of one time map beside its log."""
+    """Steps through the blocks of one time map in parallel with its log."""
 
     def __init__(
         self,
@@ -103,8 +104,8 @@ class TimeMapCheck:
         base_offset: int,
         checksum: TimeMapChecksum | None,
     ) -> None:
-        """`data` is what is in the map's file, if there is one, `checksum` what the line of the
-        segment says of it, if that is of a log of this length."""
+        """`data` is the content of the map's file, if it exists. `checksum` is the map's part of
+        the segment's line, if that line is for a log of this length."""
         self._path = log_path.with_suffix(".timemap")
         self._log_name = log_path.name
         self._checksum = checksum
@@ -119,16 +120,16 @@ class TimeMapCheck:
         self._map_end = self._mapped_bytes = 0
         self._times: _BlockTimes | None = None
         self._entries = bytearray()
-        """Entries of the block whose times are not taken in yet."""
+        """Entries of the block whose timestamps were not added yet."""
         self._end = 0
-        """How far the log was read."""
+        """Position up to which the log was read."""
         self._whole = self._all_read = True
-        """Whether all that was passed of the block, and of the log, could be read."""
+        """Whether all entries of the block, and of the log, could be read."""
         self._first_ms = self._last_ms = NO_TIMESTAMP
         self._untimed = 0
 
     def start(self) -> Iterator[Finding]:
-        """To be called first."""
+        """Begin with the first block."""
         yield from self._advance()
 
     def _advance(self) -> Iterator[Finding]:
@@ -156,7 +157,7 @@ class TimeMapCheck:
             self._blocks = iter(())
 
     def passed(self, item: StoredEntry, *, good: bool) -> Iterator[Finding]:
-        """The next entry of the log; `good` says that it can be read."""
+        """Check against the next entry of the log. `good` says that the entry can be read."""
         if not self._asked:
             return
         if item.position != self._end or not good:
@@ -198,7 +199,7 @@ class TimeMapCheck:
             yield from self._wrong(block.map_position, rule)
 
     def _take_times(self) -> None:
-        """Take in the times of the entries that were passed."""
+        """Add the timestamps of the entries passed so far."""
         entries, self._entries = bytes(self._entries), bytearray()
         try:
             for columns in read_columns(
@@ -218,7 +219,7 @@ class TimeMapCheck:
             self._whole = self._all_read = False
 
     def finish(self, log_bytes: int) -> Iterator[Finding]:
-        """The log has been read to its end."""
+        """Check what remains after the end of the log."""
         self._take_times()
         while self._block is not None and self._block.end <= log_bytes:
             yield from self._advance()  # The end of the log could not be read.
@@ -249,7 +250,7 @@ def _shown(first_ms: int, last_ms: int, untimed: int) -> str:
 
 
 class _IndexCheck:
-    """Steps through the entries of one index file beside its log."""
+    """Steps through the entries of one index file in parallel with its log."""
 
     ENTRY: Struct
     NAMES: tuple[str, str]
@@ -264,7 +265,7 @@ class _IndexCheck:
         self._entry: tuple[int, int, int] | None = None
 
     def start(self) -> Iterator[Finding]:
-        """To be called first."""
+        """Check the file's size and go to the first entry."""
         if self._torn:
             yield self._wrong(
                 self._size_bytes - self._torn,
@@ -274,7 +275,7 @@ class _IndexCheck:
         yield from self._advance()
 
     def _advance(self) -> Iterator[Finding]:
-        """Go to the next entry that is above the one before it in both of its numbers."""
+        """Go to the next entry whose two numbers are both above those of the entry before."""
         self._entry = None
         for position, first, second in self._entries:
             rule = rise_rule(self.NAMES, self._before, (first, second))
@@ -289,9 +290,10 @@ class _IndexCheck:
 
 
 class OffsetIndexCheck(_IndexCheck):
-    """An entry is true when an entry of the log begins at its position, and its offset is above
-    all that come before there and not above that entry's own. For batches the last is not asked:
-    Kafka writes down the end of all that came with that one in a request."""
+    """Check of an offset index. An entry is true if an entry of the log begins at its position, and
+    if its offset is above all offsets before that position and not above that entry's own. For
+    batches the last condition is not checked: Kafka stores the last offset of everything that came
+    with the batch in one request."""
 
     ENTRY = OFFSET_ENTRY
     NAMES = NAMES_OF_OFFSETS
@@ -303,7 +305,8 @@ class OffsetIndexCheck(_IndexCheck):
     def passed(
         self, position: int, previous_offset: int, offset: int, *, of_batch: bool
     ) -> Iterator[Finding]:
-        """The log has an entry at `position`; its last offset and that of the entry before."""
+        """Check index entries against the log entry at `position`, with its last offset, and the
+        last offset before it."""
         while self._entry is not None and self._entry[2] <= position:
             at, relative, log_position = self._entry
             named = self._base_offset + relative
@@ -318,7 +321,7 @@ class OffsetIndexCheck(_IndexCheck):
             yield from self._advance()
 
     def finish(self, log_bytes: int) -> Iterator[Finding]:
-        """The log has been read to its end, at `log_bytes`."""
+        """Check the remaining entries after the end of the log, at `log_bytes`."""
         while self._entry is not None:
             at, _, log_position = self._entry
             yield self._wrong(
@@ -328,10 +331,10 @@ class OffsetIndexCheck(_IndexCheck):
 
 
 class TimeIndexCheck(_IndexCheck):
-    """An entry `(T, n)` is true when T is the largest timestamp of the messages below offset n, or,
-    as Kafka writes it, when the message with offset n has T and none before it has a larger one.
-    Where messages are further from the base offset than an entry can say, the closing entry is for
-    the furthest offset that it can say, and T is the largest timestamp of all."""
+    """Check of a time index. An entry `(T, n)` is true if T is the largest timestamp of the
+    messages below offset n, or, as Kafka writes it, if the message with offset n has T and none
+    before it has a larger one. If messages are further from the base offset than an entry can hold,
+    the closing entry has the largest possible offset, and T is the largest timestamp of all."""
 
     ENTRY = TIME_ENTRY
     NAMES = NAMES_OF_TIMES
@@ -341,10 +344,10 @@ class TimeIndexCheck(_IndexCheck):
         self._base_offset = base_offset
         self._largest_ms = -1
         self._closes_far = False
-        """Whether the entry is judged by all messages, as the closing one of a far end."""
+        """Whether the entry is checked against all messages, as the closing entry of a far end."""
 
     def passed(self, first_offset: int, last_offset: int, timestamp_ms: int) -> Iterator[Finding]:
-        """The log goes on with an entry of these offsets and this timestamp."""
+        """Check index entries against the next log entry, with these offsets and this timestamp."""
         while (
             self._entry is not None
             and not self._closes_far
@@ -367,7 +370,8 @@ class TimeIndexCheck(_IndexCheck):
         self._largest_ms = max(self._largest_ms, timestamp_ms)
 
     def finish(self, end_offset: int) -> Iterator[Finding]:
-        """The log has been read to its end; the next segment begins, or would, at `end_offset`."""
+        """Check the remaining entries after the end of the log. The next segment begins, or would
+        begin, at `end_offset`."""
         while self._entry is not None:
             at, entry_ms, relative = self._entry
             offset = self._base_offset + relative
@@ -391,9 +395,10 @@ _APPEND_TIMES_UNKNOWN: Final = "nothing: the next start keeps the entries before
 def check_append_times(
     files: Files, path: Path, base_offset: int, end_offset: int, *, settled: bool
 ) -> Iterator[Finding]:
-    """What is wrong with the append times of the segment from `base_offset` up to `end_offset`.
+    """Yield what is wrong with the append times of the segment from `base_offset` up to
+    `end_offset`.
 
-    `settled` says that the segment was closed; else the last write may have been torn. Raises
+    `settled` says that the segment was closed; otherwise the last write may have been torn. Raises
     `OSError`.
     """
     with closing(files.open(path, read_only=True)) as file:
@@ -422,7 +427,7 @@ def check_append_times(
 def _append_time_rule(
     relative: int, timestamp_ms: int, last: int, base_offset: int, end_offset: int
 ) -> str | None:
-    """The rule that an entry breaks, in words."""
+    """Return what is wrong with an entry, in words; `None` if nothing is."""
     rule = append_time_rule(relative, timestamp_ms, last, base_offset)
     if rule is None and base_offset + relative >= end_offset:
         return f"offset {base_offset + relative} is past the segment's end, {end_offset}"
@@ -432,7 +437,7 @@ def _append_time_rule(
 def rise_rule(
     names: tuple[str, str], before: tuple[int, int], entry: tuple[int, int]
 ) -> str | None:
-    """The rule that an entry breaks behind the one before it; `None` when both numbers rise."""
+    """Return what is wrong with an entry after the one before it; `None` if both numbers rise."""
     if entry[0] > before[0] and entry[1] > before[1]:
         return None
     return (
@@ -444,7 +449,8 @@ def rise_rule(
 def append_time_rule(
     relative: int, append_time_ms: int, last_relative: int, base_offset: int
 ) -> str | None:
-    """The rule that an entry of append times breaks behind the one before it."""
+    """Return what is wrong with an append time entry after the one before it; `None`
+    if nothing is."""
     if relative <= last_relative:
         return (
             f"offsets must rise: {base_offset + relative} comes after {base_offset + last_relative}"
@@ -455,12 +461,12 @@ def append_time_rule(
 
 
 def block_rule(block: MapBlock) -> str | None:
-    """The rule that a block of a time map breaks; `None` when it keeps all."""
+    """Return what is wrong with a block of a time map; `None` if nothing is."""
     return NO_BYTES if block.end == block.position else spans_rule(block.spans)
 
 
 def spans_rule(spans: Sequence[TimeSpan]) -> str | None:
-    """The rule that the spans of a block break; `None` when they are apart."""
+    """Return what is wrong with the spans of a block; `None` if they do not overlap."""
     before_ms = NO_TIMESTAMP
     for span in spans:
         if span.low <= before_ms:

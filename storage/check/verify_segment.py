@@ -37,20 +37,20 @@ _REBUILT: Final = "nothing: the broker rebuilds the segment's indexes from its l
 
 @value_class
 class NeighbourSegments:
-    """What the check of a segment has to know of its partition."""
+    """What the check of a segment needs to know of its partition."""
 
     gaps: bool
     """Whether offsets may jump."""
     next_base_offset: int | None
-    """Of the segment after it; `None` for the last one."""
+    """Base offset of the segment after it; `None` for the last one."""
     recovery_point: int | None
-    """Everything below it was synced; `None` when that is not known."""
+    """Everything below it was synced; `None` if not known."""
     checksums: SegmentChecksums | None = None
-    """Its line in `index-checksums`."""
+    """The segment's line in `index-checksums`."""
     clean: bool = False
     """Whether the log was stopped cleanly."""
     limit_offset: int | None = None
-    """Where the next segment begins, or began should it be gone."""
+    """Base offset of the next segment, even if that segment is missing."""
 
 
 def survey_segment(
@@ -61,9 +61,9 @@ def survey_segment(
     *,
     due: int | None = None,
 ) -> LogSurvey:
-    """The walk over one segment, so that check and repair see the same good and bad runs.
+    """Return the survey of one segment, so that check and repair see the same valid and bad runs.
 
-    `due` is where the segment before it ends, if the walk is to begin there.
+    `due` is where the segment before it ends, if the survey has to begin there.
     """
     following, point = around.limit_offset, around.recovery_point
     return LogSurvey(
@@ -79,14 +79,14 @@ def survey_segment(
 
 @value_class
 class _Derived:
-    """The checks of what is derived from a log, entry by entry."""
+    """The checks of the files derived from a log, entry by entry."""
 
     offsets: OffsetIndexCheck | None
     times: TimeIndexCheck | None
     time_map: TimeMapCheck
 
     def start(self) -> Iterator[Finding]:
-        """To be called first."""
+        """Begin all checks."""
         for check in (self.offsets, self.times, self.time_map):
             if check is not None:
                 yield from check.start()
@@ -94,7 +94,8 @@ class _Derived:
     def passed(
         self, checked: CheckedEntry, previous_offset: int, *, good: bool
     ) -> Iterator[Finding]:
-        """The next entry of the log, behind `previous_offset`; `good` says that it can be read."""
+        """Check against the next entry of the log, behind `previous_offset`. `good` says that the
+        entry can be read."""
         stored, last_offset = checked.stored, checked.stored.last_offset
         if self.offsets is not None:
             of_batch = stored.magic == BATCH_MAGIC
@@ -107,7 +108,8 @@ class _Derived:
         yield from self.time_map.passed(stored, good=good)
 
     def finish(self, log_bytes: int, end_offset: int) -> Iterator[Finding]:
-        """The log has been read to its end; the next segment begins, or would, at `end_offset`."""
+        """Check what remains after the end of the log. The next segment begins, or would begin, at
+        `end_offset`."""
         if self.offsets is not None:
             yield from self.offsets.finish(log_bytes)
         if self.times is not None:
@@ -116,7 +118,7 @@ class _Derived:
 
 
 class SegmentCheck:
-    """One pass over a segment. `next_offset` and `complete` are right once `run` is exhausted."""
+    """One pass over a segment. `next_offset` and `complete` are valid once `run` is exhausted."""
 
     def __init__(
         self, files: Files, directory: Path, base_offset: int, surroundings: NeighbourSegments
@@ -138,14 +140,14 @@ class SegmentCheck:
 
     @property
     def _settled(self) -> bool:
-        """Whether the segment was closed, and nothing was to become of it since."""
+        """Whether the segment was closed and could not have changed since."""
         around = self._around
         if around.next_base_offset is None or around.recovery_point is None:
             return around.clean
         return around.clean or around.next_base_offset <= around.recovery_point
 
     def run(self) -> Iterator[Finding]:
-        """Everything found in the segment. Raises no `OSError`: that is a finding too."""
+        """Yield everything found in the segment. An `OSError` becomes a finding."""
         try:
             with ExitStack() as opened:
                 log = self._open(opened, self._log_path)
@@ -171,8 +173,8 @@ class SegmentCheck:
         return file
 
     def _open_map(self, log: File) -> TimeMapCheck:
-        """The check of the time map, which is read before it is known where the log ends: what a
-        broker writes meanwhile comes to the log first."""
+        """Return the check of the time map. The map is read before the end of the log is known:
+        what a broker writes meanwhile reaches the log first."""
         line, data = self._around.checksums, None
         if self._files.exists(self._map_path):
             data = self._files.read_bytes(self._map_path)
@@ -214,21 +216,21 @@ class SegmentCheck:
             yield from derived.finish(log_bytes, end_offset)
 
     def _begin_run(self, first: CheckedEntry, *, damaged: bool) -> Iterator[Finding]:
-        """Good entries begin, `damaged` says behind bad ones."""
+        """Record that valid entries begin; `damaged` if they follow bad ones."""
         offset, due = first.inside.first_offset, self.next_offset
         if not damaged and not self._around.gaps and offset > due:
             yield self._in_log(first.stored.position, jumps_rule(offset, due))
         self.next_offset = offset
 
     def _take(self, checked: CheckedEntry, derived: _Derived) -> Iterator[Finding]:
-        """A good entry; a rule that is broken inside of it is none that a start goes by."""
+        """Handle a valid entry. A start does not enforce the rules for its content."""
         rule = checked.inside.rule
         if rule is not None:
             yield Finding(self._log_path, checked.stored.position, rule, KEPT_AS_IT_IS)
         yield from self._pass(checked, derived, good=True)
 
     def _check_bad(self, log: File, run: LogRun, derived: _Derived) -> Iterator[Finding]:
-        """Entry by entry, as far as the lengths add up."""
+        """Check bad bytes entry by entry, as far as the lengths add up."""
         for item in read_log_file(log, run.end, run.start):
             if item.position == run.start:
                 yield self._in_log(item.position, str(run.rule), later=run.later_format)
@@ -252,7 +254,7 @@ class SegmentCheck:
             self._magic_changes.append((item.position, magic))
 
     def _check_derived(self) -> Iterator[Finding]:
-        """The checksums and the append times; only beside a log that could be read."""
+        """Check the checksums and the append times, if the whole log could be read."""
         if not self.complete:
             return
         if self._around.checksums is not None and self._settled:
@@ -270,13 +272,13 @@ class SegmentCheck:
             )
 
     def _behind(self, stretch: LogRun) -> Finding:
-        """A stretch behind the place where the log could not be read on."""
+        """Return the finding for a run behind the place where the log becomes unreadable."""
         if stretch.rule is None:
             return Finding(self._log_path, stretch.start, _good_rule(stretch), REPAIR, False)
         return Finding(self._log_path, stretch.start, stretch.rule, REPAIR)
 
     def _in_log(self, position: int, rule: str, *, later: bool = False) -> Finding:
-        """A finding in the log file at what would be `next_offset`."""
+        """Return a finding in the log file, where offset `next_offset` is expected."""
         point = self._around.recovery_point
         if later:
             advice = "use a version of Horolog that reads this format; the data is left as it is"
@@ -298,7 +300,8 @@ def _good_rule(stretch: LogRun) -> str:
 def read_checksums(
     files: Files, folder: Path
 ) -> tuple[Mapping[int, SegmentChecksums], list[Finding]]:
-    """The checksums of a partition's segments by base offset, and what is wrong with the file."""
+    """Return the checksums of a partition's segments by base offset, and what is wrong with the
+    file."""
     path = folder / FILE_NAME
     if not files.exists(path):
         return {}, []
@@ -337,10 +340,10 @@ def check_checksums(
     checksums: SegmentChecksums,
     magic_changes: Sequence[tuple[int, int]],
 ) -> Iterator[Finding]:
-    """Whether a closed segment's files are as they were closed.
+    """Check whether a closed segment's files are as they were when it was closed.
 
-    Indexes that are not are no error: their entries may all be true. `magic_changes` are those of
-    its log. Raises `OSError`.
+    A difference in an index is not an error: its entries may all be true. `magic_changes` are the
+    format changes found in the log. Raises `OSError`.
     """
     log_bytes = files.size(log_path)
     if log_bytes != checksums.log_bytes:
@@ -374,7 +377,7 @@ def _check_time_map(files: Files, path: Path, checksums: TimeMapChecksum) -> Ite
         f"it is missing; it had {checksums.size_bytes} bytes when the segment was closed"
     )
     if files.exists(path):
-        # What is behind is cut off before the map goes on.
+        # Bytes behind the map's end are cut off before the map continues.
         difference = _difference(files, path, checksums.size_bytes, checksums.crc, longer=True)
     if difference is not None:
         yield Finding(path, None, difference, MADE_ANEW, error=False)
@@ -388,7 +391,7 @@ def _check_append_times(
         advice = "nothing: the append times of this segment are unknown"
         yield Finding(path, None, rule, advice, error=False)
         return
-    # What was written after the segment was closed is not believed, but does no harm.
+    # Entries written after the segment was closed are not trusted, but do no harm.
     difference = _difference(files, path, checksums.size_bytes, checksums.crc, longer=True)
     if difference is not None:
         advice = "stop the broker and delete this file: its append times are not believed"
@@ -400,8 +403,8 @@ def _formats(changes: Sequence[tuple[int, int]]) -> str:
 
 
 def _difference(files: Files, path: Path, size_bytes: int, crc: int, *, longer: bool) -> str | None:
-    """How the first `size_bytes` of a file differ from what its checksum says, in words; `longer`
-    allows more to follow."""
+    """Return how the first `size_bytes` of a file differ from its checksum, in words. `longer`
+    allows more bytes to follow."""
     with closing(files.open(path, read_only=True)) as file:
         found_bytes = file.size()
         if found_bytes < size_bytes or (found_bytes > size_bytes and not longer):

@@ -1,7 +1,7 @@
 """Checkpoint files: one offset for each partition.
 
-Text, lines ended by a line feed: the version (`0`), the number of entries, then one line
-`topic partition offset` for each entry. An empty file has no entries.
+They are text with line feeds: the version (`0`), the number of entries, then one line `topic
+partition offset` for each entry. An empty file has no entries.
 """
 
 import re
@@ -16,7 +16,7 @@ from ..files import Files, replace_file
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
-"""Of cluster members. Kafka's name, as the others."""
+"""Only cluster members have it. The names are Kafka's."""
 
 MAX_OFFSET: Final = 2**63 - 1
 
@@ -28,11 +28,11 @@ Offsets = dict[tuple[str, int], int]
 
 
 class MalformedCheckpoint(ValueError):
-    """A checkpoint file's content breaks the format; the text says where and how."""
+    """A checkpoint file's content is malformed. The text says where and why."""
 
 
 def encode_checkpoint(offsets: Mapping[tuple[str, int], int]) -> bytes:
-    """The content of a checkpoint file, entries in order of topic and partition."""
+    """Return the content of a checkpoint file, sorted by topic and partition."""
     lines = [_VERSION, str(len(offsets))]
     lines += [
         f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())
@@ -41,10 +41,10 @@ def encode_checkpoint(offsets: Mapping[tuple[str, int], int]) -> bytes:
 
 
 def decode_checkpoint(content: bytes) -> Offsets:
-    """The entries of a checkpoint file's content.
+    """Return the entries of a checkpoint file's content.
 
-    Raises `MalformedCheckpoint` for a wrong version, a line that is no entry, a partition that
-    comes twice, an offset that is negative or above int64, or a count that does not agree.
+    Raises `MalformedCheckpoint` for a wrong version, a malformed line, a partition that occurs
+    twice, an offset that is negative or above int64, or a wrong count.
     """
     if not content:
         return {}
@@ -77,10 +77,10 @@ def decode_checkpoint(content: bytes) -> Offsets:
 
 
 def read_checkpoint(files: Files, path: Path, observe: Observer) -> Offsets | None:
-    """The entries of the file at `path`; `None` when it is missing or cannot be believed.
+    """Return the entries of the file at `path`; `None` if it is missing or invalid.
 
-    A file that cannot be read or is malformed is observed as `checkpoint_ignored`: the caller goes
-    on as if there were none, which costs a longer recovery and never data.
+    A file that cannot be read or is malformed is reported as `checkpoint_ignored`. The caller
+    continues without it, which costs a longer recovery but no data.
     """
     if not files.exists(path):
         return None
@@ -92,14 +92,14 @@ def read_checkpoint(files: Files, path: Path, observe: Observer) -> Offsets | No
 
 
 def write_checkpoint(files: Files, path: Path, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Replace the file at `path`, durably and at once. Raises `OSError`."""
+    """Replace the file at `path` atomically and durably. Raises `OSError`."""
     replace_file(files, path, encode_checkpoint(offsets))
 
 
 class Checkpoints:
-    """The checkpoint files of a data directory, and what they hold now.
+    """The checkpoint files of a data directory, and their present content.
 
-    May be written from several threads.
+    Several threads may write them.
     """
 
     def __init__(
@@ -118,14 +118,14 @@ class Checkpoints:
         return read_checkpoint(self._files, self._directory / name, observe) or {}
 
     def partitions(self) -> set[tuple[str, int]]:
-        """The partitions that any file has an offset of."""
+        """Return the partitions with an offset in any of the files."""
         known = self.recovery_points.keys() | self.log_starts.keys()
         return known | (self.high_watermarks or {}).keys()
 
     def write(
         self, recovery_points: Offsets, log_starts: Offsets, high_watermarks: Offsets | None = None
     ) -> None:
-        """Write what has changed. Raises `OSError`."""
+        """Write the files whose content changed. Raises `OSError`."""
         with self._lock:
             if recovery_points != self.recovery_points:
                 write_checkpoint(self._files, self._directory / RECOVERY_POINTS, recovery_points)

@@ -1,7 +1,7 @@
 """The marker of a clean stop, `.kafka_cleanshutdown`.
 
-Kafka's own is empty. Ours has a line `topic partition` for each log that could not be opened or
-closed, so that one broken log does not make every other one be recovered.
+Kafka's own marker is empty. Horolog's has a line `topic partition` for each log that could not be
+opened or closed, so that one broken log does not cause recovery of all others.
 """
 
 import re
@@ -15,9 +15,9 @@ _LINE = re.compile(r"(\S{1,249}) ([0-9]{1,10})")
 
 
 def read_marker(files: Files, directory: Path) -> frozenset[tuple[str, int]] | None:
-    """What the marker says: the partitions that were not closed cleanly.
+    """Return the partitions in the marker: those that were not closed cleanly.
 
-    `None` when there is no marker, or one that cannot be believed.
+    Returns `None` if there is no marker, or an invalid one.
     """
     path = directory / CLEAN_SHUTDOWN
     if not files.exists(path):
@@ -32,7 +32,7 @@ def read_marker(files: Files, directory: Path) -> frozenset[tuple[str, int]] | N
 
 
 def take_marker(files: Files, directory: Path) -> frozenset[tuple[str, int]] | None:
-    """Remove the marker, durably; what it said, as `read_marker`. Raises `OSError`."""
+    """Remove the marker durably, and return its content as `read_marker` does. Raises `OSError`."""
     path = directory / CLEAN_SHUTDOWN
     unclean = read_marker(files, directory)
     if files.exists(path):
@@ -42,6 +42,6 @@ def take_marker(files: Files, directory: Path) -> frozenset[tuple[str, int]] | N
 
 
 def leave_marker(files: Files, directory: Path, unclean: Iterable[tuple[str, int]]) -> None:
-    """Write the marker, durably. The last thing before the lock is released. Raises `OSError`."""
+    """Write the marker durably: the last step before the lock is released. Raises `OSError`."""
     content = "".join(f"{topic} {partition}\n" for topic, partition in sorted(unclean))
     replace_file(files, directory / CLEAN_SHUTDOWN, content.encode())

@@ -1,12 +1,12 @@
-"""Delayed removal of what is already out of use.
+"""Delayed removal of files that are no longer in use.
 
-A deleted segment file or partition folder is first renamed to `.deleted`, which takes it out of
-the log at once, and removed from the disk later: readers that are in the middle of it finish, and
-the bytes can be rescued until then. Delays are measured on the monotonic clock, so that setting the
-wall clock neither cuts them short nor keeps the disk full.
+A deleted segment file or partition folder is first renamed to `.deleted`, which takes it out of the
+log at once. It is removed from the disk later, so that running reads can finish, and the bytes can
+be rescued until then. Delays are measured on the monotonic clock: a change of the wall clock
+neither shortens them nor keeps the disk full.
 
-A large file goes in pieces where there is time for it. The system frees its blocks in one step of
-the file system's journal, which every sync beside it waits for: 64 MiB took 12 ms.
+A large file is removed in pieces if time permits. The file system frees its blocks in one step of
+its journal, and every sync at that moment waits for it: for 64 MiB that took 12 ms.
 """
 
 import heapq
@@ -21,21 +21,22 @@ from ..events import Observer
 from ..files import Files
 
 RETRY_DELAY_MS: Final = 60_000
-"""How long a removal that failed waits; the reason (a full journal, a busy mount) may pass."""
+"""Delay before a failed removal is tried again. The reason (a full journal, a busy
+mount) may pass."""
 
 PIECE_BYTES: Final = 16 << 20
-"""How much of a large file goes at a time."""
+"""Number of bytes of a large file that are removed at a time."""
 
 PAUSE_SECONDS: Final = 0.02
-"""Time between two pieces: syncs that come meanwhile free one of them at most."""
+"""Time between two pieces, so that a sync in between waits for at most one."""
 
 _Waiting = tuple[int, int, Path, bool]
-"""When a path is due, a number that keeps the order of adding and two paths from being compared,
-the path, and whether it is a folder whose content was queued before it."""
+"""Due time, a sequence number that keeps the order and prevents comparing paths, the path, and
+whether it is a folder whose content was queued before it."""
 
 
 class DeletionQueue:
-    """Renamed files and folders waiting to be removed. May be used from several threads."""
+    """Renamed files and folders that wait to be removed. Several threads may use it."""
 
     def __init__(self, files: Files, clock: Clock, observe: Observer) -> None:
         self._files = files
@@ -49,7 +50,7 @@ class DeletionQueue:
         return len(self._waiting)
 
     def add(self, paths: Iterable[Path], delay_ms: int) -> None:
-        """Remove `paths`, files or whole folders, when `delay_ms` are over."""
+        """Remove `paths`, files or whole folders, after `delay_ms`."""
         due_ms = self._now_ms() + delay_ms
         with self._lock:
             for path in paths:
@@ -60,11 +61,11 @@ class DeletionQueue:
         self._added += 1
 
     def run_step(self) -> float | None:
-        """Remove what is due, up to a piece of a large file: how long to wait before the next step,
-        which is not at all if more is due than that file, or `None` if nothing is left to do.
+        """Remove what is due, up to a piece of a large file. Return the seconds to wait before the
+        next step: 0 if more than that file is due, `None` if nothing is left to do now.
 
-        A path that is gone counts as removed. One that fails is observed as `deletion_failed` and
-        tried again after a minute.
+        A path that no longer exists counts as removed. A failed removal is reported as
+        `deletion_failed` and tried again after a minute.
         """
         failed: list[Path] = []
         try:
@@ -82,8 +83,9 @@ class DeletionQueue:
         return None
 
     def _takes_piece(self, path: Path) -> bool:
-        """Take a piece off the end of a file that is larger and that nothing else refers to."""
-        with suppress(OSError):  # it can still be removed at once
+        """Cut a piece off the end of a file that is larger than a piece and that nothing else
+        refers to."""
+        with suppress(OSError):  # The file can still be removed at once.
             size_bytes = self._files.sole_bytes(path)
             if size_bytes > PIECE_BYTES:
                 with closing(self._files.open(path)) as file:
@@ -92,7 +94,8 @@ class DeletionQueue:
         return False
 
     def _opens(self, due_ms: int, path: Path) -> bool:
-        """Queue what is in a folder, and the folder behind it; false for what is none."""
+        """Queue the content of a folder, and the folder after it. Return false for
+        anything else."""
         try:
             names = self._files.names(path) if self._files.is_directory(path) else ()
         except OSError:
@@ -123,9 +126,9 @@ class DeletionQueue:
 
 
 def remove(files: Files, path: Path) -> None:
-    """Remove a file, or a folder with all that is in it; one that is gone is fine.
+    """Remove a file, or a folder with its content. A path that does not exist is fine.
 
-    A link is removed, never what it points to. Raises `OSError`.
+    For a link, the link is removed, never its target. Raises `OSError`.
     """
     try:
         try:

@@ -1,4 +1,4 @@
-"""Opening a data directory: its lock, what it holds, and whether it was closed cleanly."""
+"""Opening a data directory: its lock, its content, and whether it was closed cleanly."""
 
 import errno
 from contextlib import ExitStack
@@ -79,9 +79,9 @@ def _open_locked(
     opened: ExitStack,
     member: bool,
 ) -> LogDirectory:
-    """The directory whose lock is held, recovered where need be.
+    """Return the directory whose lock is held, recovered where necessary.
 
-    `opened` gets what a failure has to close.
+    `opened` collects what has to be closed after a failure.
     """
     path, files, observe = settings.data_dir, seams.files, seams.observe
     reserve = Reserve(files, path, settings.disk_reserve_bytes, seams.disk_room, observe)
@@ -92,7 +92,7 @@ def _open_locked(
             "what it takes as a single broker: start it with its broker.id, 1 to 999"
         )
     has_metadata_log = files.exists(path / METADATA_FOLDER)
-    # The marker goes first: from here on a crash at any point is an unclean stop.
+    # The marker is removed first: a crash at any later point is an unclean stop.
     unclean = take_marker(files, path)
     checkpoints = Checkpoints(files, path, observe, watermarks=member)
     producer_ids = ProducerIds(files, path, observe, seams.random)

@@ -18,16 +18,17 @@ EARLIER_FILES: Final = frozenset({"positions", "users.json", "acls.json", "quota
 """Files of earlier builds, of which none was released; what they held is in the metadata log."""
 
 CLUSTER_ID_FILE: Final = "cluster-id"
-"""The id by which clients know a cluster."""
+"""The id by which clients identify a cluster."""
 
 IDENTITY_FILE: Final = "replication-identity"
-"""What a cluster member knows of itself, which the server reads and writes."""
+"""A cluster member's identity and replication state, read and written by the server."""
 
 EPOCH_OWNERS_FILE: Final = "leader-epoch-owners"
-"""Which broker led in which epoch, which the server reads and writes."""
+"""Which broker led in which epoch, read and written by the server."""
 
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
-"""The marker of a clean stop. Its name is Kafka's, so that either opens what the other left."""
+"""The marker of a clean stop. It has Kafka's name, so that either broker accepts the other's
+marker."""
 
 UNFINISHED_SETTING_ASIDE: Final = "set-aside-unfinished"
 """Names the folder that all data is being moved to; see `set_aside`."""
@@ -37,20 +38,21 @@ KNOWN_FILES: Final = frozenset(
     | {CLUSTER_ID_FILE, HIGH_WATERMARKS, RECOVERY_POINTS, RESERVE_FILE, TOPICS_FILE}
     | {EPOCH_OWNERS_FILE, IDENTITY_FILE, METADATA_FOLDER}
     | EARLIER_FILES
-    # Kafka's own, which mean nothing here.
+    # Kafka's own files, not used here.
     | {"meta.properties", "cleaner-offset-checkpoint"}
 )
 
 _OURS: Final = KNOWN_FILES - {LOCK_FILE}
-"""Those by which a data directory is known: other programs have lock files of that name."""
+"""The files by which a data directory is recognised. Other programs have lock files of that name
+too."""
 
 _SET_ASIDE: Final = re.compile(r"set-aside-[0-9T.-]{1,40}Z(\.[0-9]{1,9})?", re.ASCII)
 
 
 def is_of_partition(files: Files, directory: Path) -> bool:
-    """Whether a folder is that of one partition, and not a data directory.
+    """Whether a folder belongs to one partition; false for a data directory.
 
-    Raises `ValueError` when it is neither, `OSError` when it cannot be listed.
+    Raises `ValueError` if it is neither, `OSError` if it cannot be listed.
     """
     names = files.names(directory)
     is_named = parse_folder_name(directory.resolve().name) is not None
@@ -62,8 +64,8 @@ def is_of_partition(files: Files, directory: Path) -> bool:
 
 
 def _holds_log(files: Files, directory: Path, name: str) -> bool:
-    """Whether a name in a directory is that of a partition's folder with a log in it, or with
-    nothing yet. Other programs' folders have such names too, as /etc/dbus-1."""
+    """Whether a name in a directory is a partition's folder that has a log or is empty. Folders of
+    other programs have such names too, such as /etc/dbus-1."""
     path = directory / name
     if parse_folder_name(name) is None or not files.is_directory(path):
         return False
@@ -76,7 +78,7 @@ def _has_segment_file(names: Iterable[str]) -> bool:
 
 
 def is_set_aside(name: str) -> bool:
-    """Whether a name in a data directory is that of a folder with data that was set aside."""
+    """Whether a name in a data directory is a folder of data that was set aside."""
     return name.startswith("set-aside-") and _SET_ASIDE.fullmatch(name) is not None
 
 

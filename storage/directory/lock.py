@@ -1,8 +1,8 @@
 """The lock of a data directory: one process at a time.
 
-`.lock` is held with `flock` and holds the process id of its holder as text, so that the one who is
-refused can say whom to look for. The kernel frees the lock when the holder dies; a file that was
-left behind locks no process out. The file's own time tells when the directory was last in use.
+`.lock` is held with `flock` and has the process id of its holder as text, so that a refused broker
+can name the holder. The kernel releases the lock when the holder dies; a leftover file locks nobody
+out. The file's modification time tells when the directory was last in use.
 """
 
 import os
@@ -21,24 +21,24 @@ _ADVICE: Final = "stop that broker, or start this one with another data.dir (--d
 class DirectoryLock:
     """Holds the lock of `directory` from construction to `release`.
 
-    Raises `StorageError` when another process holds it (the text says which) and `OSError` when
-    the lock file cannot be made.
+    Raises `StorageError` if another process holds it (the text says which) and `OSError` if the
+    lock file cannot be created.
     """
 
     def __init__(self, files: Files, directory: Path, *, advice: str = _ADVICE) -> None:
-        """`advice` is what to do when another process holds the lock."""
+        """`advice` says what to do if another process holds the lock."""
         path = directory / LOCK_FILE
         self._files = files
         self._path = path
         self.last_seen_ms = _modified_ms(files, path)
-        """The time that `seen` was last called with; `None` when that is not known."""
+        """The last time passed to `seen` before this start; `None` if not known."""
         try:
             self._file: File = files.lock(path)
         except BlockingIOError:
             raise StorageError(
                 f"the data directory {directory} is in use by {_holder(files, path)}; {advice}"
             ) from None
-        # The lock is held already; a full disk may keep only the number from being written.
+        # The lock is held already. A full disk can only prevent writing the process id.
         with suppress(OSError):
             self._file.truncate(0)
             self._file.pwrite(f"{os.getpid()}\n".encode(), 0)
@@ -46,11 +46,11 @@ class DirectoryLock:
                 files.set_modified_ms(path, self.last_seen_ms)
 
     def seen(self, at_ms: int) -> None:
-        """Note that the directory is in use at `at_ms`. Raises `OSError`."""
+        """Record that the directory is in use at `at_ms`. Raises `OSError`."""
         self._files.set_modified_ms(self._path, at_ms)
 
     def release(self) -> None:
-        """Let the next one in. Does nothing the second time."""
+        """Release the lock. A second call does nothing."""
         self._file.close()
 
 
@@ -62,7 +62,7 @@ def _modified_ms(files: Files, path: Path) -> int | None:
 
 
 def _holder(files: Files, path: Path) -> str:
-    """Who holds the lock, in words."""
+    """Return text that names the holder of the lock."""
     try:
         pid = files.read_bytes(path)[:20].decode("ascii").strip()
     except (OSError, UnicodeDecodeError):

@@ -1,8 +1,8 @@
-"""The directory of all logs: opened, filled, emptied and closed as one.
+"""The directory of all logs: opens and closes them, creates and deletes topics.
 
-Owned by one thread, the event loop's, as its logs are. After an unclean stop logs are recovered;
-after a clean one a log is opened when it is first used. Opening a directory is
-`directory_opening.open_directory`.
+It belongs to one thread, the event loop's, as do its logs. After an unclean stop, logs are
+recovered at the start. After a clean stop, a log is opened on first use.
+`directory_opening.open_directory` opens a directory.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,7 +41,7 @@ from .topics import TopicEntry
 
 @value_class
 class DirectoryParts:
-    """What a data directory is when its topics are known and no log is open yet."""
+    """The parts of a data directory when its topics are known and no log is open yet."""
 
     settings: BrokerSettings
     lock: DirectoryLock
@@ -53,14 +53,14 @@ class DirectoryParts:
     startup: Startup
     registry: TopicRegistry
     stopped_cleanly: bool
-    """Whether the stop before this start was a clean one, or there was none."""
+    """Whether the previous stop was clean, or there was none."""
 
 
 class LogDirectory:
     """The topics of one data directory and their logs. Made by `open_directory`."""
 
     def __init__(self, parts: DirectoryParts) -> None:
-        """No log is there before `recover`."""
+        """No log is known before `recover`."""
         seams = parts.seams
         self._path = parts.settings.data_dir
         self._lock: DirectoryLock | None = parts.lock
@@ -70,11 +70,11 @@ class LogDirectory:
         self._observe = seams.observe
         self._cluster_id: str | None = None
         self.stopped_cleanly = parts.stopped_cleanly
-        """Whether the stop before this start was a clean one, or there was none."""
+        """Whether the previous stop was clean, or there was none."""
         self.missing: frozenset[Partition] = frozenset(parts.startup.missing)
-        """Partitions whose folders were not there at the start."""
+        """Partitions whose folders were missing at the start."""
         self.ends_at_start: Mapping[Partition, int] = {}
-        """Where the logs of a cluster member ended at least, before this start."""
+        """For a cluster member, lower bounds of the log end offsets before this start."""
         self.deletions = parts.deletions
         self.committed = PositionReading(
             PositionTable(), max_bytes=parts.settings.max_positions_bytes
@@ -82,9 +82,9 @@ class LogDirectory:
         """Where consumers go on, to be read."""
         self._metadata: MetadataLog | None = None
         self.producer_ids = parts.producer_ids
-        """Ids for idempotent producers, each given out once."""
+        """Ids for idempotent producers; each is given out once."""
         self.reserve = parts.reserve
-        """Room for what a full disk must not keep from being done."""
+        """Disk space reserved for operations that a full disk must not prevent."""
         self._checkpoints = parts.checkpoints
         if self._checkpoints.high_watermarks is not None:
             self.ends_at_start = dict(self._checkpoints.recovery_points)
@@ -99,7 +99,7 @@ class LogDirectory:
             self._known_watermarks(),
         )
         self.opened_log = self._logs.find
-        """The log of a partition if it is open."""
+        """Returns the log of a partition if it is open."""
         self._changes = TopicChanges(
             seams,
             self._path,
@@ -120,15 +120,15 @@ class LogDirectory:
         return self._metadata
 
     def recover(self, unclean: frozenset[Partition] | None) -> None:
-        """Have a log for every partition, and recover those that were not closed cleanly: those in
-        `unclean`, all where it is `None`. Raises `OSError`."""
+        """Add a log for every partition, and recover those that were not closed cleanly: those in
+        `unclean`, or all if it is `None`. Raises `OSError`."""
         recovery_points = self._checkpoints.recovery_points
         log_starts = self._checkpoints.log_starts
         for key in self.partitions():
             if key in self._startup.made:
                 self._logs.add(key, clean=True)
                 continue
-            # A folder that came from elsewhere while no broker ran has no recovery point.
+            # A folder that was copied here while no broker ran has no recovery point.
             clean = unclean is not None and key not in unclean and key in recovery_points
             self._logs.add(
                 key,
@@ -168,20 +168,21 @@ class LogDirectory:
         return metadata
 
     def when_opened(self, call: Callable[[Log], None]) -> None:
-        """Have `call` called with every log that is open, and with each that will be."""
+        """Call `call` with every open log, and with each log opened later."""
         self._logs.on_opened = call
         for log in self._logs.opened():
             call(log)
 
     def _known_watermarks(self) -> Offsets | None:
-        """The high watermarks of the partitions that are there, of a broker that is one of many."""
+        """Return the known high watermarks of the existing partitions; `None` for a
+        single broker."""
         known = self._checkpoints.high_watermarks
         if known is None:
             return None
         return {key: known[key] for key in self.partitions() if key in known}
 
     def topics(self) -> Mapping[str, TopicEntry]:
-        """The topics by name, as they are now and will be."""
+        """A live view of the topics by name."""
         return self._registry.visible
 
     @property
@@ -190,15 +191,15 @@ class LogDirectory:
         return self._registry.changes
 
     def partitions(self) -> Iterator[Partition]:
-        """Every partition of every topic."""
+        """Yield every partition of every topic."""
         for entry in self._registry.visible.values():
             for partition in range(entry.partitions):
                 yield entry.name, partition
 
     def log(self, topic: str, partition: int) -> Log:
-        """The log of a partition, opened when it was not.
+        """Return the log of a partition. Open it if necessary.
 
-        Raises `UnknownTopicOrPartition`, and what opening it raised: `StorageError`,
+        Raises `UnknownTopicOrPartition`, and the errors of opening it: `StorageError`,
         `UnsupportedForMessageFormat`, `InvalidConfig`.
         """
         log = self._logs.find((topic, partition))
@@ -213,28 +214,28 @@ class LogDirectory:
 
     @property
     def last_seen_ms(self) -> int | None:
-        """The last time that the broker before this one gave to `seen`, if that is known."""
+        """The last time that was passed to `seen` before this start, if known."""
         return self._last_seen_ms
 
     def seen(self, at_ms: int) -> None:
-        """Note that the data is in use at `at_ms`, for the next start. Raises `OSError`."""
+        """Record that the data is in use at `at_ms`, for the next start. Raises `OSError`."""
         if self._lock is not None:
             self._lock.seen(at_ms)
 
     @property
     def producer_states_bytes(self) -> int:
-        """Memory that the producers take which the open logs know."""
+        """Memory used for the producers of the open logs."""
         return self._seams.producer_room.used_bytes
 
     def open_logs(self) -> Iterator[Log]:
-        """The logs that are open."""
+        """Yield the logs that are open."""
         return iter(self._logs.opened())
 
     def topic_settings(self, name: str) -> TopicSettings:
-        """What holds for a topic.
+        """Return the settings in force for a topic.
 
-        Raises `UnknownTopicOrPartition`, and `InvalidConfig` when the topics file has settings for
-        it that are not allowed (`alter_topic` puts that right).
+        Raises `UnknownTopicOrPartition`, and `InvalidConfig` if the topics file has invalid
+        settings for it (`alter_topic` corrects that).
         """
         return self._registry.settings(name)
 
@@ -244,22 +245,22 @@ class LogDirectory:
         return self._changes
 
     def create_topic(self, name: str, partitions: int, overrides: Mapping[str, str]) -> TopicEntry:
-        """Make a topic; on stable storage when this returns.
+        """Create a topic. It is on stable storage when this returns.
 
         Raises `InvalidTopic`, `TopicAlreadyExists`, `InvalidPartitions`, `InvalidConfig`,
-        `PolicyViolation` for one topic too many, `StorageError`.
+        `PolicyViolation` if there are too many topics, `StorageError`.
         """
         return self._led(self.metadata.topics.create(name, partitions, overrides))
 
     def create_partitions(self, name: str, partitions: int) -> TopicEntry:
-        """Raise the number of a topic's partitions; on stable storage when this returns.
+        """Raise a topic's number of partitions. The change is on stable storage when this returns.
 
         Raises `UnknownTopicOrPartition`, `InvalidPartitions`, `StorageError`.
         """
         return self._led(self.metadata.topics.raise_partitions(name, partitions))
 
     def alter_topic(self, name: str, overrides: Mapping[str, str]) -> TopicEntry:
-        """Replace the settings of a topic; its logs go by them from now on.
+        """Replace the settings of a topic. Its logs use them from now on.
 
         Raises `UnknownTopicOrPartition`, `InvalidConfig`, `StorageError`.
         """
@@ -281,7 +282,7 @@ class LogDirectory:
         return change.result()
 
     def _note_gaps(self, log: Log) -> None:
-        """Remember that a log took bytes from elsewhere, before it does."""
+        """Store that a log's offsets may jump, before it takes such messages."""
         self._changes.settle(log.topic)
         entry = self._registry.get(log.topic)
         if not entry.gaps:
@@ -293,18 +294,18 @@ class LogDirectory:
             self._registry.adopt(entries)
 
     def _note_cut(self, _: Log) -> None:
-        """Remember the lowered recovery point of a log, before its end is cut off."""
+        """Store the lowered recovery point of a log, before the log is truncated."""
         self.write_checkpoints()
 
     def secure_log_starts(self, logs: Iterable[Log]) -> None:
-        """Bring to stable storage where `logs` begin now, before what was in front is dropped, and
-        what is known of the producers of that.
+        """Store the present log starts of `logs`, and their producer states, before the segments
+        below them are dropped.
 
-        May run in a thread of its own. Raises `StorageError`.
+        May run in another thread. Raises `StorageError`.
         """
         try:
             for log in logs:
-                with suppress(FileNotFoundError):  # its topic was deleted meanwhile
+                with suppress(FileNotFoundError):  # Its topic was deleted meanwhile.
                     self.reserve.retrying(log.producers.write_waiting)
                     self._files.sync_directory(log.path)
             self.reserve.retrying(self._write_checkpoints)
@@ -312,9 +313,9 @@ class LogDirectory:
             raise StorageError(f"the log starts cannot be written: {error}") from error
 
     def write_checkpoints(self) -> None:
-        """Write the checkpoints that have changed, after syncing the append times below them.
+        """Write the changed checkpoints, after syncing the append times below them.
 
-        May run in a thread of its own. Raises `StorageError`.
+        May run in another thread. Raises `StorageError`.
         """
         self._logs.secure_append_times()
         if self._metadata is not None:
@@ -330,10 +331,10 @@ class LogDirectory:
         self._checkpoints.write(*self._logs.offsets())
 
     def cluster_id(self) -> str:
-        """The id by which clients know what is stored here; made when first asked for.
+        """Return the id by which clients identify this cluster. Created on first use.
 
-        Without room to store it there is another one after the next start. Raises OSError when it
-        cannot be read or stored for another reason.
+        If there is no room to store it, the next start creates another one. Raises `OSError` if it
+        cannot be read, or not be stored for another reason.
         """
         if self._cluster_id is None:
             load = partial(load_cluster_id, self._files, self._path, self._seams.random)
@@ -347,16 +348,16 @@ class LogDirectory:
         return self._cluster_id
 
     def keep_cluster_id(self, cluster_id: str) -> None:
-        """Be known by the id of the cluster that the leader is of. Raises `OSError`."""
+        """Take over the cluster id of the leader. Raises `OSError`."""
         if cluster_id != self.cluster_id():
             store_cluster_id(self._files, self._path, cluster_id)
             self._cluster_id = cluster_id
 
     def close(self) -> None:
-        """Close every log, then leave the marker of a clean stop; does nothing the second time.
+        """Close every log, then write the marker of a clean stop. A second call does nothing.
 
-        Raises `StorageError` when something could not be closed. Everything else is closed then
-        all the same, and the next start recovers what was not.
+        Raises `StorageError` if something could not be closed. Everything else is closed all the
+        same, and the next start recovers the rest.
         """
         if self._lock is None:
             return
@@ -382,10 +383,10 @@ class LogDirectory:
 
 
 def load_cluster_id(files: Files, directory: Path, random: Random) -> str:
-    """The id in its file; a new one where there is none, or something else.
+    """Return the stored id. If the file is missing or invalid, make and store a new one.
 
-    Raises OSError, and StorageError where something else is in the file of a cluster member:
-    with another id the others would take it for one of another cluster.
+    Raises `OSError`, and `StorageError` if a cluster member's file is invalid: with another id, the
+    other members would take it for a member of another cluster.
     """
     path = directory / CLUSTER_ID_FILE
     if files.exists(path):
@@ -403,5 +404,5 @@ def load_cluster_id(files: Files, directory: Path, random: Random) -> str:
 
 
 def store_cluster_id(files: Files, directory: Path, cluster_id: str) -> None:
-    """Keep an id. Raises OSError."""
+    """Store an id. Raises `OSError`."""
     replace_file(files, directory / CLUSTER_ID_FILE, f"{cluster_id}\n".encode())

@@ -27,30 +27,32 @@ from .checkpoints import Offsets
 from .topic_registry import TopicRegistry
 
 REPORT_SECONDS: Final = 5.0
-"""Time between two reports; a recovery that takes less is reported at its end only."""
+"""Time between two reports. A shorter recovery is reported only at its end."""
 
 Partition = tuple[str, int]
 
 SMALL_BYTES: Final = 1 << 20
-"""A log with no more to recover may be left to its first use: that takes a few milliseconds."""
+"""A log with no more bytes to recover may be left to its first use: recovery takes a few
+milliseconds."""
 
 EAGER_SECONDS: Final = 0.5
-"""How long a start recovers small logs before it leaves the rest of them to their first use."""
+"""Seconds for which a start recovers small logs before it leaves the rest to their first use."""
 
 RETRY_SECONDS: Final = 1.0
-"""How long a log that could not be recovered for want of room or of handles is left alone; at
-least ten times as long as the try took."""
+"""Minimum wait before a log is tried again that could not be recovered for lack of room or handles.
+The wait is at least ten times as long as the attempt took."""
 
 FEW_LOGS: Final = 16
-"""Up to so many are closed one after the other: threads would not pay."""
+"""Up to this number, logs are closed one after the other: threads would not pay off."""
 
 CLOSING_THREADS: Final = 4
 CLOSING_LOGS: Final = 64
-"""Logs that are synced at a time when all are closed; each has a handle of its own meanwhile."""
+"""Number of logs synced at a time when all are closed. Each has its own handle meanwhile."""
 
 
 def bytes_to_scan(files: Files, path: Path, recovery_point: int) -> int:
-    """How much of the log in folder `path` recovery has to read; 0 when that cannot be seen."""
+    """Return how many bytes recovery has to read of the log in folder `path`; 0 if that is not
+    known."""
     try:
         parsed = [parse_segment_file(name) for name in files.names(path)]
         bases = sorted(
@@ -59,14 +61,14 @@ def bytes_to_scan(files: Files, path: Path, recovery_point: int) -> int:
         below = sum(base <= recovery_point for base in bases)
         return sum(files.size(path / f"{base:020d}.log") for base in bases[max(below - 1, 0) :])
     except OSError:
-        return 0  # Opening the log meets the same error and tells it.
+        return 0  # Opening the log meets the same error and reports it.
 
 
 class RecoveryProgress:
-    """Counts what has been read and recovered."""
+    """Counts recovered logs and the bytes read."""
 
     def __init__(self, clock: Clock, observe: Observer, sizes: Mapping[Partition, int]) -> None:
-        """`sizes` are the bytes to be read of each log."""
+        """`sizes` are the bytes to read of each log."""
         self._clock = clock
         self._observe = observe
         self._sizes = sizes
@@ -77,7 +79,7 @@ class RecoveryProgress:
         observe("recovery_started", logs=len(sizes), bytes=self._bytes)
 
     def of_log(self, key: Partition) -> Progress:
-        """What to tell the bytes to that are read of one log."""
+        """Return a function that takes the number of bytes read of one log."""
         log_bytes_done = 0
 
         def read(more: int) -> None:
@@ -105,11 +107,11 @@ class RecoveryProgress:
         )
 
     def log_done(self) -> None:
-        """Count a log that is recovered, or cannot be."""
+        """Count a log that was recovered, or that cannot be."""
         self._logs_done += 1
 
     def finish(self) -> None:
-        """Tell that recovery is over; logs that are left are recovered when they are used."""
+        """Report the end of recovery. The remaining logs are recovered when they are used."""
         self._observe(
             "recovery_finished",
             logs=self._logs_done,
@@ -120,7 +122,7 @@ class RecoveryProgress:
 
 
 class LogTable:
-    """The logs of the partitions that were added, by topic and partition."""
+    """The logs of the added partitions, by topic and partition."""
 
     def __init__(
         self,
@@ -131,11 +133,11 @@ class LogTable:
         on_cut: Callable[[Log], None],
         high_watermarks: Offsets | None = None,
     ) -> None:
-        """Handed to every log: `on_gaps` is called when its offsets begin to jump, `on_cut` before
-        its end is cut off.
+        """`on_gaps` is called with a log when its offsets begin to jump, `on_cut` before it is
+        truncated.
 
-        `high_watermarks`, as far as they are known, are given for a cluster member:
-        logs are opened as a follower's, with the watermark there or at their start.
+        `high_watermarks` are given for a cluster member, as far as known: logs are opened as a
+        follower's, with that high watermark or that of their start.
         """
         self._seams = seams
         self._directory = directory
@@ -147,7 +149,7 @@ class LogTable:
         """Called with each log that is opened."""
         self._logs: dict[Partition, Log] = {}
         self.find: Callable[[Partition], Log | None] = self._logs.get
-        """The log of a partition, if it is open."""
+        """Returns the log of a partition if it is open."""
         self._failures: dict[Partition, HorologError] = {}
         self._retry_at: dict[Partition, float] = {}
         self._unclean: set[Partition] = set()
@@ -163,9 +165,9 @@ class LogTable:
         log_start_offset: int = 0,
         clean: bool,
     ) -> None:
-        """Know a partition whose folder is there. `clean` says that it was stopped cleanly.
+        """Add a partition whose folder exists. `clean` says that its log was stopped cleanly.
 
-        `recovery_point` is `None` when no checkpoint has it.
+        `recovery_point` is `None` if no checkpoint has it.
         """
         self._recovery_points[key] = recovery_point or 0
         self._log_starts[key] = log_start_offset
@@ -177,7 +179,7 @@ class LogTable:
     def recover(self) -> None:
         """Open the logs that were not stopped cleanly.
 
-        Small ones whose recovery point is known are left to their first use once this takes long.
+        Once this takes long, small logs with a known recovery point are left to their first use.
         """
         sizes = {key: self._bytes_to_scan(key) for key in sorted(self._unclean)}
         if not sizes:
@@ -195,9 +197,9 @@ class LogTable:
         progress.finish()
 
     def get(self, key: Partition) -> Log:
-        """The log, opened now if it is not; `key` must have been added.
+        """Return the log of a partition that was added. Open it if necessary.
 
-        Raises what opening it raised: `StorageError`, `UnsupportedForMessageFormat`,
+        Raises the errors of opening it: `StorageError`, `UnsupportedForMessageFormat`,
         `InvalidConfig`.
         """
         log = self._logs.get(key)
@@ -205,21 +207,21 @@ class LogTable:
             return log
         failure = self._failures.get(key)
         if failure is not None and self._seams.clock.monotonic() < self._retry_at.get(key, inf):
-            # A new one each time: an exception keeps every traceback that it was raised with.
+            # A new instance each time: an exception keeps every traceback with which it was raised.
             raise type(failure)(failure.message)
         return self._open(key)
 
     def opened(self) -> list[Log]:
-        """The logs that are open."""
+        """Return the logs that are open."""
         return list(self._logs.values())
 
     def unclean(self) -> frozenset[Partition]:
-        """The partitions that have to be recovered at the next start."""
+        """Return the partitions that have to be recovered at the next start."""
         return frozenset(self._unclean)
 
     def offsets(self) -> tuple[Offsets, Offsets, Offsets | None]:
-        """The recovery points, the log start offsets and, of a cluster member, the
-        high watermarks of all partitions, for the checkpoints."""
+        """Return recovery points, log start offsets and, for a cluster member, high watermarks of
+        all partitions, for the checkpoints."""
         recovery_points, log_starts = dict(self._recovery_points), dict(self._log_starts)
         logs = list(self._logs.items())
         for key, log in logs:
@@ -231,9 +233,9 @@ class LogTable:
         return recovery_points, log_starts, high_watermarks
 
     def secure_append_times(self) -> None:
-        """Let the recovery points be checkpointed as far as append times can be synced.
+        """Sync append times, so that recovery points may be checkpointed that far.
 
-        May run in a thread of its own.
+        May run in another thread.
         """
         for log in self.opened():
             try:
@@ -247,7 +249,8 @@ class LogTable:
                 )
 
     def set_settings(self, key: Partition, settings: TopicSettings) -> None:
-        """Let a log go by other settings; one that failed for its settings may be opened again."""
+        """Use other settings for a log. A log that failed because of its settings may be opened
+        again."""
         log = self._logs.get(key)
         if log is not None:
             log.set_settings(settings)
@@ -255,7 +258,7 @@ class LogTable:
             del self._failures[key]
 
     def forget(self, key: Partition) -> None:
-        """Let go of a partition whose files are about to be deleted."""
+        """Remove a partition whose files are about to be deleted."""
         log = self._logs.pop(key, None)
         if log is not None:
             log.abandon()
@@ -268,7 +271,7 @@ class LogTable:
             self._high_watermarks.pop(key, None)
 
     def close(self) -> list[str]:
-        """Close every open log; what went wrong, in words. Those logs count as unclean then."""
+        """Close every open log. Return a text for each failure; these logs count as unclean."""
         failed = []
         if len(self._logs) > FEW_LOGS:
             self._sync_together(self.opened())
@@ -284,8 +287,8 @@ class LogTable:
         return failed
 
     def _sync_together(self, logs: Sequence[Log]) -> None:
-        """Sync logs that are about to be closed, several at a time. What fails is remembered by
-        its log, or met again by closing it."""
+        """Sync logs that are about to be closed, several at a time. Each log remembers its failure,
+        or meets it again when it is closed."""
         with ThreadPoolExecutor(CLOSING_THREADS, "closing") as threads:
             for first in range(0, len(logs), CLOSING_LOGS):
                 syncs = []
@@ -323,7 +326,7 @@ class LogTable:
         except HorologError as error:
             failure = error
         except Exception as error:
-            # A bug that one log's bytes bring out must not keep all the others from being served.
+            # A bug triggered by one log's bytes must not prevent all others from being served.
             failure = StorageError(f"{path}: the log cannot be opened: {error!r}")
         else:
             self._opened(key, log, clean, began)
@@ -342,7 +345,7 @@ class LogTable:
         raise type(failure)(failure.message) from failure
 
     def _open_with_checkpoints(self, key: Partition, path: Path, progress: Progress | None) -> Log:
-        """Open a log as the checkpoints say; they are not believed past the end of the log."""
+        """Open a log with its checkpoints. They are ignored if they point beyond the log end."""
         topic, partition = key
         settings, gaps = self._registry.settings(topic), self._registry.get(topic).gaps
         recovery_point, log_start = self._recovery_points[key], self._log_starts[key]
@@ -376,7 +379,7 @@ class LogTable:
             log.close()
             return opened(False, 0, log_start if log_start <= log.log_end_offset else 0)
         with suppress(OSError):
-            log.expiry.drop_left_over()  # The next retention pass does what fails.
+            log.expiry.drop_left_over()  # The next retention pass drops the rest.
         return log
 
     def _opened(self, key: Partition, log: Log, clean: bool, began: float) -> None:

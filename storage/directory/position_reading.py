@@ -1,4 +1,4 @@
-"""What can be asked about the positions in memory, wherever they are kept on disk."""
+"""Queries on the positions in memory, wherever they are stored on disk."""
 
 import heapq
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from .position_records import KEPT, StoredPosition
 from .position_table import PositionTable
 
 MAX_POSITIONS: Final = 1_000_000
-"""All names together, whatever `max.positions.bytes` allows."""
+"""Maximum for all names together, whatever `max.positions.bytes` allows."""
 
 
 class PositionReading:
-    """Reads of a table of positions, which never wait."""
+    """Reads of a table of positions. They never wait."""
 
     def __init__(
         self,
@@ -23,7 +23,7 @@ class PositionReading:
         max_bytes: int | None = None,
         max_positions: int = MAX_POSITIONS,
     ) -> None:
-        """`max_bytes` bounds the memory that positions take."""
+        """`max_bytes` limits the memory used for positions."""
         self._table = table
         self.max_bytes = max_bytes
         self.max_positions = max_positions
@@ -33,29 +33,29 @@ class PositionReading:
         self._table = table
 
     def get(self, name: str, topic: str, partition: int) -> StoredPosition | None:
-        """The position, or `None` when nothing was committed."""
+        """Return the position, or `None` if nothing was committed."""
         return self._table.get(name, topic, partition)
 
     def of(self, name: str) -> list[StoredPosition]:
-        """All positions under `name`, by topic and partition."""
+        """Return all positions under `name`, by topic and partition."""
         return sorted(self._table.of(name))
 
     def newest(self, count: int) -> list[tuple[str, str, int]]:
-        """Name, topic and partition of those committed last, the newest first."""
+        """Return name, topic and partition of the most recent commits, newest first."""
         return self._table.newest(count)
 
     def names(self, after: str = "", limit: int | None = None) -> list[str]:
-        """The names that have a position, sorted: at most `limit` of those behind `after`."""
+        """Return the names that have a position, sorted: at most `limit` of those after `after`."""
         behind = [name for name in self._table.names() if name > after]
         return sorted(behind) if limit is None else heapq.nsmallest(limit, behind)
 
     def __len__(self) -> int:
-        """How many positions there are."""
+        """Number of positions."""
         return len(self._table)
 
     @property
     def size_bytes(self) -> int:
-        """Memory that they take, as `max.positions.bytes` counts it."""
+        """Memory used for the positions, as `max.positions.bytes` counts it."""
         return self._table.size_bytes
 
     def has(self, name: str) -> bool:
@@ -63,14 +63,14 @@ class PositionReading:
         return name in self._table
 
     def count_of(self, name: str) -> int:
-        """How many positions there are under `name`."""
+        """Return the number of positions under `name`."""
         return self._table.count_of(name)
 
     def expires_ms(self, name: str, retention_ms: int) -> int | None:
-        """When everything under `name` has outlived its use: none of it was committed, and no
-        client used the name, for as long as it is to be kept. `None` for what is kept for ever.
+        """Return when all positions under `name` expire: none of them was committed, and no client
+        used the name, for their retention time. `None` if some are kept for ever.
 
-        `retention_ms` is for the positions that go by the broker's settings.
+        `retention_ms` applies to the positions that use the broker's setting.
         """
         held = self._table.of(name)
         if not held or any(position.retention_ms == KEPT for position in held):
@@ -80,11 +80,12 @@ class PositionReading:
         return later(used_ms, longest_ms)
 
     def is_of_group(self, name: str) -> bool:
-        """Whether what is stored under `name` was committed for a group of Kafka's clients."""
+        """Whether the positions under `name` were committed for a consumer group of
+        a Kafka client."""
         return any(position.retention_ms != KEPT for position in self._table.of(name))
 
     def last_used_ms(self, name: str) -> int:
-        """The last commit under `name`, or when it was seen in use after that; -1 for none."""
+        """Return the time of the last commit under `name`, or of a later use; -1 for none."""
         held = self._table.of(name)
         return max((max(each.commit_time_ms, each.used_ms) for each in held), default=-1)
 
@@ -96,8 +97,8 @@ class PositionReading:
         pending: int = 0,
         pending_bytes: int = 0,
     ) -> None:
-        """Raise `InvalidCommitOffsetSize` where `entries` would be more than there may be, with
-        those that are on their way."""
+        """Raise `InvalidCommitOffsetSize` if `entries`, together with the pending ones, exceed a
+        limit."""
         more, more_bytes = self._table.growth(name, entries)
         count, size_bytes = len(self._table) + pending, self._table.size_bytes + pending_bytes
         if more > 0 and count + more > self.max_positions:

@@ -14,39 +14,39 @@ KEPT: Final = -1
 NO_EPOCH: Final = -1
 
 BROKERS: Final = 0
-"""Retention of a position that lives as long as the broker's settings say."""
+"""Retention of a position that uses the broker's setting."""
 
 MAX_NAME_BYTES: Final = 255
-"""UTF-8. A name is a job's or a group's; Kafka's tools stay far below this."""
+"""In UTF-8. A name is that of a job or a group; Kafka's tools stay far below this."""
 
 
 class StoredPosition(NamedTuple):
-    """Where one consumer goes on in one partition."""
+    """The position of one consumer in one partition."""
 
     topic: str
     partition: int
     offset: int
-    """The next offset to read."""
+    """Offset of the next message to read."""
     timestamp_ms: int
-    """Time of the last message read, -1 when it is not known."""
+    """Timestamp of the last message read, -1 if not known."""
     commit_time_ms: int
     metadata: str
-    """The consumer's own text; its length is checked by the caller."""
+    """Text stored by the consumer. The caller checks its length."""
     retention_ms: int = KEPT
-    """How long it is to live once its name is not used: in ms, `KEPT`, or `BROKERS`."""
+    """How long the position is kept once its name is not used: in ms, `KEPT`, or `BROKERS`."""
     used_ms: int = -1
-    """When its name was last seen in use after this commit; -1 when it was not."""
+    """When its name was last used after this commit; -1 if it was not."""
     leader_epoch: int = NO_EPOCH
-    """Of the last message read (KIP-320); `NO_EPOCH` when it is not known."""
+    """Leader epoch of the last message read (KIP-320); `NO_EPOCH` if not known."""
 
 
 def no_position(topic: str, partition: int) -> StoredPosition:
-    """What stands for a position that is dropped."""
+    """Return the entry that stands for a dropped position."""
     return StoredPosition(topic, partition, 0, -1, -1, "")
 
 
 class PositionChange(NamedTuple):
-    """What one record says."""
+    """The content of one record."""
 
     kind: str
     """`COMMIT`, `FORGET`, `FORGET_SOME`, or `FORGET_TOPIC`, whose name is the topic's; its entries

@@ -6,7 +6,7 @@ from .position_records import MAX_NAME_BYTES, StoredPosition
 
 
 def check_name(name: str) -> None:
-    """Raises `InvalidGroupId` for a name that is empty or too long."""
+    """Raise `InvalidGroupId` for a name that is empty or too long."""
     size = len(name.encode())
     if not 1 <= size <= MAX_NAME_BYTES:
         raise InvalidGroupId(
@@ -15,7 +15,7 @@ def check_name(name: str) -> None:
 
 
 def check_entry(entry: StoredPosition) -> None:
-    """Raises `InvalidRequest` for what is no position."""
+    """Raise `InvalidRequest` for an invalid position."""
     if not 1 <= len(entry.topic) <= MAX_TOPIC_NAME:
         raise InvalidRequest(
             f"the topic name {entry.topic[:40]!r} has {len(entry.topic)} characters; "

@@ -1,8 +1,8 @@
-"""Positions in memory: each one packed, because there may be a million of them.
+"""Positions in memory, each packed into bytes, because there may be a million of them.
 
-A position is one `bytes`: its numbers, then its text in UTF-8. Beside it there is its place in the
-table of its name. Topic and partition are one object for all names, but those of windows: of such
-names there is no end.
+A position is one `bytes` object: its numbers, then its text in UTF-8. The table of its name maps
+topic and partition to it. Topic and partition are one object for all names, except those of window
+topics, of which there is no end.
 """
 
 import heapq
@@ -20,10 +20,10 @@ Key = tuple[str, int]
 """Topic and partition."""
 
 NAME_BYTES: Final = 400
-"""What a name takes beside its own bytes and its positions."""
+"""Memory for a name beside its own bytes and its positions."""
 
 POSITION_BYTES: Final = 160
-"""What a position takes beside its text."""
+"""Memory for a position beside its text."""
 
 WINDOW_BYTES: Final = 128
 """What a position in a window takes beside that, and beside the topic's name."""
@@ -36,8 +36,8 @@ _NOTHING: Final[Mapping[Key, bytes]] = {}
 class PositionTable:
     """All positions, by name, topic and partition.
 
-    One thread changes it at a time. Others may read meanwhile: every step of a change leaves the
-    dictionaries readable, and they go through copies.
+    One thread at a time may change the table, and others may read meanwhile: every step of a change
+    leaves the dictionaries readable, and readers iterate over copies.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class PositionTable:
         self._keys: dict[Key, Key] = {}
         self._count = 0
         self.size_bytes = 0
-        """Memory that the positions take: an estimate that is rather too high."""
+        """Memory used for the positions: a rather high estimate."""
 
     def __len__(self) -> int:
         return self._count
@@ -58,20 +58,20 @@ class PositionTable:
         return None if packed is None else _unpack((topic, partition), packed)
 
     def of(self, name: str) -> list[StoredPosition]:
-        """All positions under `name`, in no order."""
+        """Return all positions under `name`, unordered."""
         held = dict(self._names.get(name, _NOTHING))
         return [_unpack(key, packed) for key, packed in held.items()]
 
     def count_of(self, name: str) -> int:
-        """How many positions there are under `name`."""
+        """Return the number of positions under `name`."""
         return len(self._names.get(name, _NOTHING))
 
     def names(self) -> list[str]:
-        """The names that have a position, in no order."""
+        """Return the names that have a position, unordered."""
         return list(self._names)
 
     def newest(self, count: int) -> list[tuple[str, str, int]]:
-        """Name, topic and partition of those committed last, the newest first."""
+        """Return name, topic and partition of the most recent commits, newest first."""
         newest = heapq.nlargest(count, self._commit_times(), key=itemgetter(0))
         return [(name, *key) for _, name, key in newest]
 
@@ -81,7 +81,7 @@ class PositionTable:
                 yield _NUMBERS.unpack_from(packed)[2], name, key
 
     def copy(self) -> "PositionTable":
-        """What there is now, for another thread to read at leisure. Takes about 10 ns for each."""
+        """Return a copy for another thread to read. Takes about 10 ns for each position."""
         copied = PositionTable()
         copied._names = {name: held.copy() for name, held in self._names.items()}
         return copied
@@ -96,7 +96,7 @@ class PositionTable:
         return any(key[0] == topic for held in self._names.values() for key in held)
 
     def growth(self, name: str, entries: Iterable[StoredPosition]) -> tuple[int, int]:
-        """How many positions, and how many bytes, more it would be with `entries`."""
+        """Return how many positions, and how many bytes, `entries` would add."""
         held = self._names.get(name, _NOTHING)
         count = 0
         size_bytes = 0 if name in self._names else _name_bytes(name)
@@ -110,7 +110,7 @@ class PositionTable:
         return count, size_bytes
 
     def apply(self, change: PositionChange) -> None:
-        """Take in what a record says."""
+        """Apply a record."""
         kind, name, entries = change
         if kind == COMMIT:
             if entries:
@@ -138,8 +138,8 @@ class PositionTable:
         self.size_bytes += size_bytes
 
     def _drop(self, name: str, gone: set[Key]) -> None:
-        """Leave those of the positions under `name` that are not `gone`. When the name was used
-        last stays known: they expire together."""
+        """Drop the positions `gone` under `name`. The last use of the name is kept, because its
+        positions expire together."""
         held = self._names.get(name, _NOTHING)
         used_ms = max((_unpack(key, held[key]).used_ms for key in gone & held.keys()), default=-1)
         self._keep(name, {key: packed for key, packed in held.items() if key not in gone})
@@ -148,7 +148,7 @@ class PositionTable:
             self._commit(name, [kept[0]._replace(used_ms=used_ms)])
 
     def _keep(self, name: str, kept: dict[Key, bytes]) -> None:
-        """Leave `kept` of the positions under `name`."""
+        """Keep only `kept` of the positions under `name`."""
         held = self._names.get(name)
         if held is None:
             return

@@ -1,9 +1,9 @@
-"""Room on the disk that is kept for the way out of a full one.
+"""Disk space reserved for recovering from a full disk.
 
-The file `disk-reserve` in the data directory holds blocks that mean nothing. Where an operation
-that makes room finds none itself, or a stop what it has to write, some of it is given up and the
-operation tried again. What is left of that is taken back afterwards, and the rest when there is
-room.
+The file `disk-reserve` in the data directory holds blocks without meaning. If an operation that
+frees room fails on a full disk, part of the reserve is given up and the operation is tried again. A
+stop uses the reserve in the same way for what it has to write. Afterwards the reserve takes back
+what is left of that space, and the rest once there is room.
 """
 
 import errno
@@ -22,7 +22,8 @@ from ..seams import DiskRoom
 RESERVE_FILE: Final = "disk-reserve"
 
 PIECES: Final = 8
-"""It is given up in so many pieces: a write that has begun already, or a position, may take one."""
+"""The reserve is given up in this many pieces: a write in progress, or a position,
+may use one up."""
 
 _BLOCK_BYTES: Final = 128 << 10
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -31,14 +32,14 @@ T = TypeVar("T")
 
 
 class Reserve:
-    """The reserve of one data directory. May be used from several threads."""
+    """The reserve of one data directory. Several threads may use it."""
 
     def __init__(
         self, files: Files, directory: Path, size_bytes: int, room: DiskRoom, observe: Observer
     ) -> None:
-        """`size_bytes` is how large it shall be; nothing is written before `fill`.
+        """`size_bytes` is the target size; nothing is written before `fill`.
 
-        What is given up of it `room` keeps from appends until the operation has ended.
+        `room` keeps appends from using the space given up until the operation has ended.
         """
         self._files = files
         self._room = room
@@ -49,13 +50,13 @@ class Reserve:
         self._lock = threading.Lock()
         self._size: int
         self._told = False
-        """Whether it was reported that some of it is missing."""
+        """Whether a missing part of the reserve was reported."""
         self._look()
 
     def retrying(self, work: Callable[[], T]) -> T:
-        """Do `work`; where it finds no room do it again with some of the reserve given up.
+        """Do `work`. If the disk is full, give up part of the reserve and do it again.
 
-        `work` leaves things such that it can be done again. Raises what it raises at last.
+        `work` has to be repeatable. Raises its last error.
         """
         try:
             return work()
@@ -78,7 +79,7 @@ class Reserve:
                 self._take_back(held)
 
     def stopping(self, work: Callable[[], T]) -> T:
-        """Do `work`, which makes do without room where there is none; so make some before."""
+        """Make room first if there is little, then do `work`, which copes with a full disk."""
         held = self._size
         try:
             while self._is_short() and self._give_up():
@@ -88,7 +89,8 @@ class Reserve:
             self._take_back(held)
 
     def fill(self) -> None:
-        """Bring it to its size, unless that would take the last room. Raises `OSError`."""
+        """Bring the reserve to its size, unless that would use the last free room. Raises
+        `OSError`."""
         with self._lock:
             self._look()
             missing = self._wanted_bytes - self._size
@@ -112,7 +114,7 @@ class Reserve:
             return False
 
     def _give_up(self) -> bool:
-        """Make room of a piece; whether there was one."""
+        """Free one piece. Return whether there was one."""
         with self._lock:
             self._look()
             if not self._size:
@@ -143,7 +145,7 @@ class Reserve:
                 self._tell()
 
     def _grow(self, size_bytes: int) -> None:
-        # A file system that compresses, or leaves zeros out, would keep no room for zeros.
+        # A file system that compresses, or stores zeros as holes, would reserve no room for zeros.
         block = Random().randbytes(min(_BLOCK_BYTES, max(self._wanted_bytes // PIECES, 1)))
         with closing(self._files.open(self._path, create=True)) as file:
             while self._size < size_bytes:
@@ -158,7 +160,7 @@ class Reserve:
                 self._size += added
 
     def _tell(self) -> None:
-        """Say once that it is not whole, and once that it is again."""
+        """Report once that the reserve is incomplete, and once that it is complete again."""
         missing = self._size < self._wanted_bytes
         if missing != self._told:
             self._told = missing
@@ -171,7 +173,7 @@ class Reserve:
 
 
 def _is_full(error: BaseException | None) -> bool:
-    """Whether there was no room on the disk."""
+    """Whether the error means that the disk is full."""
     while isinstance(error, StorageError):
         error = error.__cause__
     return isinstance(error, OSError) and error.errno in _FULL

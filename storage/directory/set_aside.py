@@ -20,10 +20,10 @@ _STAYS: Final = frozenset({LOCK_FILE, RESERVE_FILE, UNFINISHED_SETTING_ASIDE})
 
 
 def set_aside(files: Files, directory: Path, now_ms: int) -> Path:
-    """Move everything that is data into a new folder; gives that.
+    """Move all data into a new folder, and return that folder.
 
-    Raises `StorageError` when another process uses the directory, and `OSError`. Whatever it was
-    that ended it half-way, the next `finish_setting_aside` does the rest.
+    Raises `StorageError` if another process uses the directory, and `OSError`. Whatever interrupts
+    it, the next `finish_setting_aside` completes it.
     """
     lock = DirectoryLock(files, directory)
     try:
@@ -37,7 +37,7 @@ def set_aside(files: Files, directory: Path, now_ms: int) -> Path:
 
 
 def finish_setting_aside(files: Files, directory: Path) -> Path | None:
-    """Finish what was begun; gives the folder, or `None` where there is nothing to finish.
+    """Finish an interrupted move. Return the folder, or `None` if there is nothing to finish.
 
     Raises as `set_aside`.
     """
@@ -73,7 +73,7 @@ def _move(files: Files, directory: Path, name: str) -> Path:
     for each in sorted(files.names(directory)):
         if each not in _STAYS and not is_set_aside(each):
             files.rename(directory / each, target / each)
-    # The new names first: what is in neither folder would be lost.
+    # The new names first: a file in neither folder would be lost.
     files.sync_directory(target)
     files.sync_directory(directory)
     files.unlink(directory / UNFINISHED_SETTING_ASIDE)

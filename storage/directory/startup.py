@@ -57,12 +57,13 @@ UNFINISHED: Final = (
 )
 
 _MAX_NAMES: Final = 10
-"""How many of the folders that were removed are named in the event."""
+"""Maximum number of removed folders named in the event."""
 
 _TEMPORARY_SUFFIX: Final = ".tmp"
 
 KEEP_EVERYTHING: Final = {"retention.bytes": "-1", "retention.ms": "-1"}
-"""Settings of topics whose own were lost: the defaults might delete what was meant to be kept."""
+"""Settings of topics whose own were lost: the defaults might delete messages that were meant to be
+kept."""
 
 _KEEPS: Final = (
     f"there was no {TOPICS_FILE} that says for how long to keep messages, so all of them are kept "
@@ -71,7 +72,7 @@ _KEEPS: Final = (
 
 
 class Startup:
-    """One look at a data directory whose lock is held."""
+    """One start of a data directory whose lock is held."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class Startup:
         self._settings = settings
         self._reserve = reserve
         self.missing: set[tuple[str, int]] = set()
-        """Partitions whose folder was gone and has been made anew."""
+        """Partitions whose folder was missing and was created again."""
         self.made: set[tuple[str, int]] = set()
         """All partitions whose folder was made: those, and of topics that were not made yet."""
         self._member = member
@@ -103,11 +104,11 @@ class Startup:
         self.metadata_offset: int | None = None
         """An offset of the metadata log, if there is one, below which all was committed."""
         self.lost = False
-        """Whether there was no topics file that could be read."""
+        """Whether there was no readable topics file."""
         self._open_to_others: list[tuple[Path, OSError]] = []
 
     def run(self) -> dict[str, TopicEntry]:
-        """The topics, all of their folders there. Raises `OSError`, `StorageError`."""
+        """Return the topics; all their folders exist. Raises `OSError`, `StorageError`."""
         path = self._directory / TOPICS_FILE
         there = self._files.exists(path)
         if self._has_metadata_log or not self._member:
@@ -134,7 +135,8 @@ class Startup:
             self._give_ids(topics, written)
         if self.metadata is not None:
             self._record(self.metadata, topics)
-        # Before folders are made: they would hide from the next start that messages are gone.
+        # Before missing folders are created: they would hide from the next start that messages are
+        # gone.
         if topics != written or not (self._member or self._files.exists(path)):
             self._reserve.retrying(
                 partial(write_topics, self._files, path, topics, self.metadata_offset)
@@ -206,10 +208,11 @@ class Startup:
         self._observe("topic_deletion_finished", topic=entry.name)
 
     def _read_topics(self, path: Path) -> tuple[dict[str, TopicEntry] | None, Mapping[str, str]]:
-        """The file's topics, `None` when it is damaged, and the settings for those it lacks.
+        """Return the topics in the file, `None` if it is damaged, and the settings for topics that
+        it lacks.
 
-        A directory that this broker or another one has used and that has no file has lost it, if
-        there are folders; one that Kafka wrote never had one.
+        A directory with folders that Horolog has used but without a topics file has lost that file.
+        A directory written by Kafka never had one.
         """
         if not self._files.exists(path) and self._was_used():
             return {}, KEEP_EVERYTHING
@@ -239,7 +242,7 @@ class Startup:
         return led or self._files.exists(self._directory / CLUSTER_ID_FILE)
 
     def _folders(self) -> set[tuple[str, int]]:
-        """The partition folders; everything that does not belong here is reported."""
+        """Return the partition folders. Report everything that does not belong in the directory."""
         found: set[tuple[str, int]] = set()
         for name in self._files.names(self._directory):
             path = self._directory / name
@@ -269,8 +272,8 @@ class Startup:
         return found
 
     def _restrict(self, path: Path) -> None:
-        """Take the permissions away that `data.file.mode` does not give: an older version, or
-        another program, may have made the file. A folder that is closed closes its files too."""
+        """Remove permissions that `data.file.mode` does not grant: an older version, or another
+        program, may have created the file. A closed folder also closes its files."""
         try:
             self._files.restrict(path)
         except FileNotFoundError:
@@ -284,7 +287,7 @@ class Startup:
     def _remove_unfinished(
         self, unnamed: set[tuple[str, int]], *, has_file: bool
     ) -> set[tuple[str, int]]:
-        """Remove the folders of creations that were cut off; returns all of those."""
+        """Remove the folders of unfinished creations. Return all such folders."""
         unfinished = unfinished_creations(self._files, self._directory, unnamed, has_file=has_file)
         removed: list[str] = []
         for key in sorted(unfinished):
@@ -323,7 +326,8 @@ class Startup:
     def _without_folder(
         self, topics: Mapping[str, TopicEntry], folders: set[tuple[str, int]]
     ) -> set[tuple[str, int]]:
-        """Where something else is in its place, opening the log tells it."""
+        """Return the partitions without a folder. Something else with the folder's name is reported
+        when the log is opened."""
         return {
             (entry.name, partition)
             for entry in topics.values()
@@ -403,10 +407,10 @@ def _differences(
 def rename_deleted(
     files: Files, directory: Path, entry: TopicEntry, random: Random, renamed: list[Path]
 ) -> None:
-    """Give the folders of a topic names under which they are no partitions any more, durably.
+    """Rename the folders of a deleted topic durably, so that they are no longer partition folders.
 
-    The new paths go to `renamed`, also when it fails. Folders that are gone already are passed
-    over. Raises `OSError`.
+    The new paths are added to `renamed`, even on failure. Missing folders are skipped. Raises
+    `OSError`.
     """
     unique = random.getrandbits(64)
     for partition in range(entry.partitions):
@@ -421,7 +425,7 @@ def rename_deleted(
 def unnamed_folders(
     folders: Iterable[tuple[str, int]], topics: Mapping[str, TopicEntry]
 ) -> set[tuple[str, int]]:
-    """Those of the partition folders that the topics file does not name."""
+    """Return the partition folders that the topics file does not name."""
     return {
         (name, partition)
         for name, partition in folders

@@ -26,11 +26,11 @@ from .topic_registry import TopicRegistry
 from .topics import TopicEntry
 
 _FOLDERS_AT_ONCE: Final = 16
-"""New folders that are looked at in the thread that owns the data."""
+"""Maximum number of new folders checked in the event loop's thread."""
 
 
 class TopicChanges:
-    """The topics of a data directory as they are changed: one change at a time."""
+    """Changes of the topics in a data directory, one change at a time."""
 
     def __init__(
         self,
@@ -49,18 +49,19 @@ class TopicChanges:
         self._checkpoints = checkpoints
         self._reserve = reserve
         self._asked: deque[tuple[str, SteppedChange[TopicEntry]]] = deque()
-        """Topics and changes that are not done, in the order in which they have to be carried out;
-        only the first one may have begun."""
+        """Pending changes with their topics, in the order in which they are carried out. Only the
+        first one may have begun."""
 
     def ask(self, name: str, steps: Steps[TopicEntry]) -> SteppedChange[TopicEntry]:
-        """A change of topic `name` that the caller carries out in its turn, or one before it."""
+        """Queue a change of topic `name`. The caller carries it out in its turn, or another change
+        does so earlier."""
         self._forget_done()
         change = SteppedChange(steps)
         self._asked.append((name, change))
         return change
 
     def settle(self, name: str) -> None:
-        """Finish the change that is under way, and all up to the last one of topic `name`."""
+        """Finish the change in progress, and all changes up to the last one of topic `name`."""
         self._forget_done()
         needed = 0
         for count, (topic, change) in enumerate(self._asked, start=1):
@@ -69,7 +70,7 @@ class TopicChanges:
         self._finish(needed)
 
     def settle_all(self) -> None:
-        """Finish all that was asked for."""
+        """Finish all queued changes."""
         self._finish(len(self._asked))
 
     def _finish(self, count: int) -> None:
@@ -93,7 +94,7 @@ class TopicChanges:
         def work() -> None:
             nonlocal entries
             if any((entry.name, number) in self._checkpoints.partitions() for number in new):
-                # Offsets of a deleted topic of this name must not become the new one's.
+                # Offsets of a deleted topic with this name must not apply to the new one.
                 self._checkpoints.write(*self._logs.offsets())
             found[:] = self._clear(entry.name, new, taken=taken)
             if found:
@@ -111,7 +112,7 @@ class TopicChanges:
             self._logs.add((entry.name, partition), clean=partition not in found)
 
     def _check_folders(self, name: str, partitions: Sequence[int]) -> list[Path]:
-        """The paths of new folders. Raises `TopicAlreadyExists` when there is something in one."""
+        """Return the paths of new folders. Raises `TopicAlreadyExists` if one of them has files."""
         paths = [self._path / folder_name(name, partition) for partition in partitions]
         for path in paths:
             if self._files.exists(path) and self._files.names(path):
@@ -121,7 +122,7 @@ class TopicChanges:
         return paths
 
     def _folders_checked(self, name: str, partitions: Sequence[int]) -> Steps[None]:
-        """As `_check_folders`; many are looked at in another thread."""
+        """Like `_check_folders`; many folders are checked in another thread."""
         if len(partitions) <= _FOLDERS_AT_ONCE:
             self._check_folders(name, partitions)
         else:
@@ -176,7 +177,7 @@ class TopicChanges:
         self._seams.observe("topic_deleted", topic=name, partitions=entry.partitions)
         return entry
 
-    # What the metadata log says, and what may be said there.
+    # For the metadata log: entries to propose, and changes to apply.
 
     def new_entry(
         self, name: str, partitions: int, overrides: Mapping[str, str]
@@ -207,33 +208,34 @@ class TopicChanges:
         return replace(self._registry.get(name), overrides=checked)
 
     def names(self) -> frozenset[str]:
-        """All topics of the topics file."""
+        """Return all topics in the topics file."""
         return self._registry.names()
 
     def entry(self, name: str) -> TopicEntry:
-        """A topic of the topics file, as it is while it is not deleted."""
+        """Return a topic of the topics file, without its deletion mark."""
         return replace(self._registry.find_any(name), deleting=False)
 
     def note_metadata(self, offset: int) -> None:
-        """All records of the metadata log below `offset` are committed, and on stable storage: the
-        next change of a topic writes that down with it."""
+        """Record that all records of the metadata log below `offset` are committed and on stable
+        storage. The next change of a topic stores that."""
         self._registry.metadata_offset = max(self._registry.metadata_offset or 0, offset)
 
     def keep_metadata(self, offset: int) -> None:
-        """`note_metadata`, also where it is less now, and write it down. Raises `OSError`."""
+        """Like `note_metadata`, but store it at once, even if the offset is lower now. Raises
+        `OSError`."""
         if self._registry.metadata_offset != offset:
             self._registry.metadata_offset = offset
             self._registry.write(self._registry.with_entries(()))
 
     @property
     def metadata_offset(self) -> int:
-        """What was noted last."""
+        """The offset recorded last."""
         return self._registry.metadata_offset or 0
 
     def matches(self, name: str, target: TopicEntry | None) -> bool:
-        """Whether a topic is as it should be; `None` is for none at all.
+        """Whether a topic matches `target`; `None` means that there is no topic.
 
-        Whether its offsets may have gaps is each copy's own.
+        `gaps` is not compared: it differs between the copies of a topic.
         """
         if not self._registry.has_any(name):
             return target is None
@@ -248,10 +250,11 @@ class TopicChanges:
         *,
         adopt: bool = False,
     ) -> Steps[TopicEntry]:
-        """Make a topic what it should be, whatever there is now; a second time that does nothing.
+        """Make a topic match `target`, whatever its present state. Idempotent.
 
-        `gone` is called with a topic and its partitions that are found no more. Folders with files
-        in the place of new ones are taken over with `adopt`, else set aside. Raises `StorageError`.
+        `gone` is called with a topic and its number of partitions once requests no longer find it.
+        Existing folders with files in place of new ones are taken over with `adopt`, else set
+        aside. Raises `StorageError`.
         """
         present = self._registry.find_any(name) if self._registry.has_any(name) else None
         if present is not None and not _continues(present, target):
@@ -274,7 +277,8 @@ class TopicChanges:
         return self._registry.get(name)
 
     def _clear(self, name: str, partitions: Sequence[int], *, taken: bool) -> list[int]:
-        """Have no files where folders are to be made; those that are `taken` over as they are."""
+        """Clear the places of folders to be created: set folders with files aside, or keep them if
+        `taken`. Return the kept partitions."""
         found = []
         for partition in partitions:
             path = self._path / folder_name(name, partition)
@@ -288,7 +292,8 @@ class TopicChanges:
         return found if taken else []
 
     def _with_reserve(self, work: Work) -> Work:
-        """`work` that a full disk must not keep from being done: it is a way to make room."""
+        """Return `work` with the reserve: a full disk must not prevent it, because
+        it makes room."""
         return partial(self._reserve.retrying, work)
 
     def _take_away(self, entry: TopicEntry, delay_ms: int) -> None:
@@ -301,7 +306,8 @@ class TopicChanges:
 
 
 def _continues(present: TopicEntry, target: TopicEntry | None) -> bool:
-    """Whether a topic can become `target` by growing: it has that id, and no more partitions."""
+    """Whether a topic can become `target` by growing: it has the same id, and no
+    more partitions."""
     if target is None or present.deleting:
         return False
     return present.topic_id == target.topic_id and present.partitions <= target.partitions

@@ -1,4 +1,4 @@
-"""The topics of a running broker: the topics file, what may join it, and settings in force."""
+"""The topics of a running broker: the topics file, checks of new topics, and settings in force."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -22,7 +22,7 @@ from .topics import TOPICS_FILE, TopicEntry, write_topics
 
 
 class TopicRegistry:
-    """The entries of the topics file, and of those the visible ones, which requests find."""
+    """The entries of the topics file, and the visible ones among them, which requests find."""
 
     def __init__(
         self,
@@ -31,62 +31,62 @@ class TopicRegistry:
         settings: BrokerSettings,
         entries: Mapping[str, TopicEntry],
     ) -> None:
-        """Begin with the entries that the topics file has; all of them visible."""
+        """Begin with the entries of the topics file, all visible."""
         self._files = files
         self._path = directory / TOPICS_FILE
         self._settings = settings
         self._entries = dict(entries)
         self.metadata_offset: int | None = None
-        """Of a cluster member: an offset of its metadata log below which all was
-        committed; written with the topics."""
+        """For a cluster member, an offset of its metadata log below which everything was committed.
+        Stored with the topics."""
         self._visible: dict[str, TopicEntry] = {}
         self._topic_settings: dict[str, TopicSettings | InvalidConfig] = {}
         self.visible = MappingProxyType(self._visible)
-        """The topics by name, as they are now and will be."""
+        """A live view of the topics by name."""
         self._partitions = _partitions_of(entries)
         self.changes = 0
-        """How often they changed."""
+        """How often the topics changed."""
         for entry in entries.values():
             self._show(entry)
 
     def get(self, name: str) -> TopicEntry:
-        """A visible topic. Raises `UnknownTopicOrPartition`."""
+        """Return a visible topic. Raises `UnknownTopicOrPartition`."""
         entry = self._visible.get(name)
         if entry is None:
             raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
         return entry
 
     def names(self) -> frozenset[str]:
-        """All topics, also those that are being deleted."""
+        """Return all topics, including those being deleted."""
         return frozenset(self._entries)
 
     def has_any(self, name: str) -> bool:
-        """Whether there is a topic, also one that is being deleted."""
+        """Whether the topic exists, even if it is being deleted."""
         return name in self._entries
 
     def find_any(self, name: str) -> TopicEntry:
-        """A topic, also one that is being deleted. Raises `UnknownTopicOrPartition`."""
+        """Return a topic, even if it is being deleted. Raises `UnknownTopicOrPartition`."""
         entry = self._entries.get(name)
         if entry is None:
             raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
         return entry
 
     def settings(self, name: str) -> TopicSettings:
-        """What holds for a topic.
+        """Return the settings in force for a topic.
 
-        Raises `UnknownTopicOrPartition`, and `InvalidConfig` when the topics file has settings for
-        it that are not allowed.
+        Raises `UnknownTopicOrPartition`, and `InvalidConfig` if the topics file has invalid
+        settings for it.
         """
         settings = self._topic_settings.get(name)
         if settings is None:
             raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
         if isinstance(settings, InvalidConfig):
-            # A new one each time: an exception keeps every traceback that it was raised with.
+            # A new instance each time: an exception keeps every traceback with which it was raised.
             raise InvalidConfig(settings.message)
         return settings
 
     def delete_delay_ms(self, entry: TopicEntry) -> int:
-        """How long the files of a topic stay when it is deleted, visible or not."""
+        """Return how long the files of a deleted topic are kept, in ms."""
         defaults = self._settings.topic_defaults
         try:
             return topic_settings(defaults, entry.overrides).file_delete_delay_ms
@@ -94,13 +94,14 @@ class TopicRegistry:
             return topic_settings(defaults, {}).file_delete_delay_ms
 
     def check_settings(self, overrides: Mapping[str, str]) -> dict[str, str]:
-        """The overrides by canonical name, if a topic may have them. Raises `InvalidConfig`."""
+        """Return the overrides by canonical name, if a topic may have them. Raises
+        `InvalidConfig`."""
         checked = check_overrides(overrides)
         topic_settings(self._settings.topic_defaults, checked)
         return checked
 
     def check_new(self, name: str, partitions: int, overrides: Mapping[str, str]) -> TopicEntry:
-        """The entry of a topic that may be made. Writes nothing.
+        """Return the entry of a topic that may be created. Writes nothing.
 
         Raises `InvalidTopic`, `TopicAlreadyExists`, `InvalidPartitions`, `InvalidConfig`,
         `PolicyViolation`.
@@ -125,7 +126,7 @@ class TopicRegistry:
         )
 
     def check_raise(self, name: str, partitions: int) -> TopicEntry:
-        """The entry of a visible topic as it is with more partitions. Writes nothing.
+        """Return the entry of a visible topic with more partitions. Writes nothing.
 
         Raises `UnknownTopicOrPartition`, `InvalidPartitions`.
         """
@@ -139,7 +140,7 @@ class TopicRegistry:
         return replace(entry, partitions=partitions)
 
     def _check_partitions(self, name: str, partitions: int, own: int = 0) -> None:
-        """Raise `InvalidPartitions` unless a topic that has `own` may have `partitions`."""
+        """Raise `InvalidPartitions` unless a topic with `own` partitions may have `partitions`."""
         present = self._partitions
         limit = self._settings.max_partitions
         most = limit - present + own
@@ -155,34 +156,34 @@ class TopicRegistry:
             )
 
     def with_entry(self, entry: TopicEntry) -> dict[str, TopicEntry]:
-        """All entries with one that is new or has changed, for `write` and `adopt`."""
+        """Return all entries with one added or replaced, for `write` and `adopt`."""
         return self.with_entries((entry,))
 
     def with_entries(self, entries: Iterable[TopicEntry]) -> dict[str, TopicEntry]:
-        """As `with_entry`, of any number."""
+        """Like `with_entry`, for several entries."""
         return self._entries | {entry.name: entry for entry in entries}
 
     def without(self, name: str) -> dict[str, TopicEntry]:
-        """All entries but one, for `write` and `adopt`."""
+        """Return all entries but one, for `write` and `adopt`."""
         return {other: entry for other, entry in self._entries.items() if other != name}
 
     def write(self, entries: Mapping[str, TopicEntry]) -> None:
-        """Bring `entries` to stable storage in place of the present ones.
+        """Store `entries` durably in place of the present ones.
 
-        May run in a thread of its own, while nothing else is written. Raises `OSError`, and leaves
+        May run in another thread, if nothing else is written meanwhile. Raises `OSError` and leaves
         everything as it was.
         """
         try:
             write_topics(self._files, self._path, entries, self.metadata_offset)
         except OSError:
-            # It may be in place, and only not known to be safe. What was refused must not come
-            # true at the next start.
+            # The new file may be in place but not synced. A refused change must not take effect at
+            # the next start.
             with suppress(OSError):
                 write_topics(self._files, self._path, self._entries, self.metadata_offset)
             raise
 
     def adopt(self, entries: Mapping[str, TopicEntry]) -> None:
-        """Go by `entries`, which have been written; what is being deleted becomes invisible."""
+        """Use `entries`, which have been written. Topics being deleted become invisible."""
         before, self._entries = self._entries, dict(entries)
         self._partitions = _partitions_of(entries)
         self.changes += 1

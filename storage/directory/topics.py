@@ -1,4 +1,4 @@
-"""The topics file: which topics a data directory has, with their settings.
+"""The topics file: the topics of a data directory, with their settings.
 
 `topics.json` is replaced as a whole (temporary file, sync, rename). Its content:
 
@@ -10,13 +10,13 @@
                            "deleting": true}},    only while it is being deleted
      "metadata_offset": 17}                       only of a cluster member
 
-Folders are made before a topic is written here, and renamed before it is removed, so a start can
-tell an unfinished creation from an unfinished deletion. Topics of older files have no
+Folders are created before a topic is written here, and renamed before it is removed, so a start can
+tell an unfinished creation from an unfinished deletion. Topics in files of older versions have no
 id until a start gives them one.
 
-The topics of a cluster member are in its metadata log (`storage/metadata`);
-the file is what was made true of that here, and `metadata_offset` an offset of the log below which
-all records were committed when it was written.
+The topics of a cluster member are in its metadata log (`storage/metadata`). This file has the part
+of them that was applied here. `metadata_offset` is an offset of that log: all records below it were
+committed when the file was written.
 """
 
 import json
@@ -36,24 +36,24 @@ VERSION: Final = 1
 
 @value_class
 class TopicEntry:
-    """One topic as the topics file has it."""
+    """One topic in the topics file."""
 
     _: KW_ONLY
 
     name: str
     partitions: int
     topic_id: str = ""
-    """Random, so that a topic that is deleted and made again is known for another one; empty until
-    a start gives it one."""
+    """Random, so that a topic that was deleted and created again can be told apart. Empty until a
+    start gives the topic an id."""
     overrides: Mapping[str, str] = field(default_factory=dict)
     """The topic's own settings: canonical name -> value as text."""
     gaps: bool = False
-    """Whether its logs may hold bytes from elsewhere, whose offsets may have gaps."""
+    """Whether its logs may hold bytes written elsewhere, whose offsets may have gaps."""
     deleting: bool = False
 
 
 class MalformedTopics(ValueError):
-    """The topics file's content breaks the format; the text says where and how."""
+    """The topics file's content is malformed. The text says where and why."""
 
 
 class NewerTopics(ValueError):
@@ -61,7 +61,7 @@ class NewerTopics(ValueError):
 
 
 def encode_topics(entries: Mapping[str, TopicEntry], metadata_offset: int | None = None) -> bytes:
-    """The content of a topics file, topics in order of their names."""
+    """Return the content of a topics file, sorted by topic name."""
     topics: dict[str, dict[str, object]] = {}
     for name, entry in sorted(entries.items()):
         topic: dict[str, object] = {"id": entry.topic_id} if entry.topic_id else {}
@@ -79,10 +79,10 @@ def encode_topics(entries: Mapping[str, TopicEntry], metadata_offset: int | None
 
 
 def decode_topics(content: bytes) -> dict[str, TopicEntry]:
-    """The topics of a topics file's content, by name.
+    """Return the topics in a topics file's content, by name.
 
-    Raises `MalformedTopics` for anything `encode_topics` cannot have written, values of settings
-    excepted (they are judged when they are used), and `NewerTopics` for a later version.
+    Raises `MalformedTopics` for anything that `encode_topics` cannot have written, except values of
+    settings (they are checked when they are used), and `NewerTopics` for a later version.
     """
     try:
         document = json.loads(content)
@@ -126,7 +126,7 @@ def _decode_topic(name: str, value: Any) -> TopicEntry:
 
 
 def read_topics(files: Files, path: Path) -> dict[str, TopicEntry]:
-    """The topics of the file at `path`; none when it is missing.
+    """Return the topics of the file at `path`; none if it is missing.
 
     Raises `OSError`, `MalformedTopics`, `NewerTopics`.
     """
@@ -136,7 +136,7 @@ def read_topics(files: Files, path: Path) -> dict[str, TopicEntry]:
 
 
 def read_metadata_offset(files: Files, path: Path) -> int:
-    """The `metadata_offset` of the file at `path`, 0 where it has none or cannot be believed.
+    """Return the `metadata_offset` of the file at `path`, 0 if it has none or is invalid.
 
     Raises `OSError`.
     """
@@ -156,5 +156,5 @@ def write_topics(
     entries: Mapping[str, TopicEntry],
     metadata_offset: int | None = None,
 ) -> None:
-    """Replace the file at `path`, durably and at once. Raises `OSError`."""
+    """Replace the file at `path` atomically and durably. Raises `OSError`."""
     replace_file(files, path, encode_topics(entries, metadata_offset))

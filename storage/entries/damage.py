@@ -1,4 +1,4 @@
-"""Damage: stored bytes that were safe once and cannot be believed any more."""
+"""Damage: stored bytes that were written correctly once and are not valid any more."""
 
 from pathlib import Path
 
@@ -12,34 +12,35 @@ from .salvage import offsets_at
 from .segment_scan import SegmentScan, scan_log_file
 
 LOOK_BACK_BYTES = 4 << 20
-"""How far a reader that met damage reads again to find where it begins."""
+"""Maximum distance in bytes that a reader that met damage reads again to find its beginning."""
 
 
 @value_class
 class Damage:
-    """From where on a segment cannot be read, and why."""
+    """The position from which a segment cannot be read, and the reason."""
 
     position: int
-    """Of the first bad byte in the log file."""
+    """Position of the first bad byte in the log file."""
     offset: int
     """First offset that may be lost."""
     rule: str
     """What is wrong, in words."""
     later_format: bool = False
-    """Whether nothing is wrong but the version that reads it."""
+    """Whether the bytes are valid, but only a later version can read their format."""
 
     @property
     def text(self) -> str:
-        """Where it is, and why."""
+        """Position and reason of the damage, in words."""
         return f"damaged at byte {self.position}, offset {self.offset}: {self.rule}"
 
     def cut_short(self, ends: int, ended: int) -> "Damage":
-        """The same, of a file that ends at byte `ends`, and did at `ended`."""
+        """Return the damage of a file that was truncated: it ends at byte `ends`, and ended at
+        `ended` before."""
         rule = f"the file was cut short: it ends at byte {ends}, and did at {ended}"
         return Damage(self.position, self.offset, rule)
 
     def error(self, path: Path) -> CodedError:
-        """The error of every reader that reaches the damaged rest of the log file at `path`."""
+        """Return the error for reads that reach the damaged part of the log file at `path`."""
         if self.later_format:
             return unreadable_format(path, self.position)
         return StorageError(
@@ -50,16 +51,16 @@ class Damage:
 
 
 def damage_of(scan: SegmentScan) -> Damage:
-    """The damage that stopped `scan`."""
+    """Return the damage that stopped `scan`."""
     return Damage(scan.good_bytes, scan.next_offset, scan.rule, scan.later_format)
 
 
 def first_damage(file: File, start: int, met: int, size_bytes: int, base_offset: int) -> Damage:
-    """Where the damage begins that a reader met at byte `met`, on its way from byte `start`, where
-    an entry begins.
+    """Find the beginning of the damage that a reader met at byte `met`, after it began at byte
+    `start`, where an entry begins.
 
-    Readers look at sizes and offsets only, so that they meet a changed size one entry late, or
-    later. Raises `OSError`.
+    Readers check only sizes and offsets, so they notice a changed size one entry late, or later.
+    Raises `OSError`.
     """
     offset = base_offset
     ends = file.size()
@@ -80,10 +81,10 @@ def first_damage(file: File, start: int, met: int, size_bytes: int, base_offset:
 def unopenable_batch(
     path: Path, position: int, data: Buffer, error: CorruptMessage
 ) -> CorruptMessage | None:
-    """The error for the batches in `data`, from byte `position` of the log file at `path` on, one
-    of which cannot be opened because of `error`; `None` where bytes are wrong, which is damage.
+    """Return the error if one of the batches in `data`, from byte `position` of the log file at
+    `path` on, cannot be opened because of `error`; `None` if bytes are wrong, which is damage.
 
-    The CRC of a batch covers all that is in it: where that is right, it is as it was written.
+    The CRC of a batch covers its whole content: if it is correct, the batch is as it was written.
     """
     found = walk(data, 0, len(data))
     if found.problem is not Problem.NONE or found.magics != 1 << BATCH_MAGIC:
@@ -95,7 +96,7 @@ def unopenable_batch(
 
 
 def unreadable_format(path: Path, position: int) -> UnsupportedForMessageFormat:
-    """The error for a log file in which messages of a later format begin at `position`."""
+    """Return the error for a log file in which messages of a later format begin at `position`."""
     return UnsupportedForMessageFormat(
         f"{path}: at byte {position} there are messages of a format (magic byte) that this version "
         "cannot read; the partition is left as it is"

@@ -1,10 +1,10 @@
-"""The one check of stored entries, for recovery, repair and verify.
+"""The check of stored entries that recovery, repair and verify share.
 
-The CRC of an entry covers neither its offset nor its size. In a log that only produce has written
-offsets are contiguous, and a compressed entry has the offset of its last message, so a changed
-offset shows. Where bytes came from elsewhere offsets may jump: an offset that jumps is believed
-unless the entry after it falls back behind it, and not behind the one before. Then it was the jump
-that was wrong.
+The CRC of an entry covers neither its offset nor its size. In a log that only producers wrote to,
+offsets are contiguous, and a wrapper message has the offset of its last message, so a changed
+offset is detected. In a log with bytes from elsewhere, offsets may jump. A jump is accepted unless
+the next entry's offset falls back below it, but not below the entry before the jump: then the jump
+itself was wrong.
 """
 
 from collections.abc import Iterator
@@ -43,27 +43,27 @@ _HEAD = Struct(">qi4xBB")
 
 @value_class
 class Breach:
-    """An entry that breaks a rule."""
+    """An entry that violates a rule."""
 
     position: int
-    """Of the entry in its file."""
+    """Position of the entry in its file."""
     problem: Problem
     rule: str
     """What is wrong, in words."""
     overlap: bool = False
-    """Whether all that is wrong is that the next segment should have begun before it."""
+    """Whether the only problem is that the entry's offset belongs to the next segment."""
 
 
 class Inside(NamedTuple):
-    """What an entry holds."""
+    """What an entry contains."""
 
     first_offset: int
-    """Of the first message; the smallest that it can be where it is not known."""
+    """Offset of the first message; the smallest possible one if it is not known."""
     rule: str | None = None
-    """What is wrong inside, in words."""
+    """What is wrong inside the entry, in words."""
     problem: Problem = Problem.NONE
-    """Why the entry is not believed; none also where a start and a repair keep it as it is,
-    whatever `rule` says."""
+    """Why the entry is rejected. `Problem.NONE` if a start and a repair keep the entry, whatever
+    `rule` says."""
 
 
 class CheckedEntry(NamedTuple):
@@ -74,11 +74,11 @@ class CheckedEntry(NamedTuple):
 
 
 class EntryCheck:
-    """Checks entries that a walk has passed, in the order of their file: their offsets, and what
-    decides about those inside of compressed entries.
+    """Checks entries that a walk has passed, in the order of their file: their offsets, and the
+    contents of wrapper messages that affect them.
 
-    A deep check also opens everything that is compressed or a batch, for the rules that no start
-    and no repair goes by; `entries` has what it found.
+    A deep check also opens all compressed entries and batches, for rules that no start and no
+    repair applies. `entries` returns what it found.
     """
 
     def __init__(
@@ -90,30 +90,31 @@ class EntryCheck:
         deep: bool = False,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> None:
-        """The first entry may have `next_offset`, the last one must be below `limit_offset`."""
+        """The first entry may have `next_offset`. The last one must be below `limit_offset`."""
         self._expected = next_offset
         self._gaps = gaps
         self._limit_offset = limit_offset
         self._deep = deep
         self._max_decompressed_bytes = max_decompressed_bytes
         self._insides: dict[int, Inside] = {}
-        """What is in the wrappers and batches of the last walk, by position in the file."""
+        """Contents of the wrapper messages and batches of the last walk, by position
+        in the file."""
         self._jump: Breach | None = None
-        """What is wrong with the last entry, should the next one fall back behind it."""
+        """The problem of the last entry, if the next entry's offset falls back below it."""
         self._jump_due = 0
-        """The offset that was due where that entry is."""
+        """The offset that was expected at that entry."""
 
     def check(self, data: Buffer, found: Walk, position: int) -> Breach | None:
         """Check the entries of `found`, the walk over `data`, which is at `position` of the file.
 
-        Returns the first that is not good. To be called with one walk after the other.
+        Returns the first invalid entry. Has to be called with consecutive walks.
         """
         self._insides.clear()
         if found.end:
             below = self._limit_offset is None or found.last_offset < self._limit_offset
             in_row = found.last_offset - self._expected + 1 == found.count
-            # What is in a batch is covered by its CRC, and so are its number of messages and the
-            # distance of its last offset: it stays shut.
+            # A batch is not opened: its CRC covers its content, its number of messages and the
+            # distance of its last offset.
             plain = found.codecs == _PLAIN
             shut = plain and not found.batches if self._deep else plain or found.magics == _BATCHES
             if not (below and in_row and shut):
@@ -129,8 +130,8 @@ class EntryCheck:
         return self._out_of_row(offset, position + found.end)
 
     def entries(self, data: bytes, position: int, end: int) -> Iterator[CheckedEntry]:
-        """The entries of `data`, which was checked last and is at `position` of the file, up to
-        position `end`."""
+        """Yield the entries of `data` up to position `end`. `data` was checked last and is at
+        `position` of the file."""
         for stored in stored_entries(data, 0, end - position, position):
             inside = self._insides.get(stored.position)
             yield CheckedEntry(stored, inside or Inside(stored.offset))
@@ -162,7 +163,8 @@ class EntryCheck:
         return None
 
     def check_alone(self, stored: StoredEntry) -> Inside:
-        """What is in one entry by itself, whatever its offset; it does not count as checked."""
+        """Check the content of a single entry, whatever its offset. It does not
+        count as checked."""
         entry = stored.entry
         if not stored.crc_ok:
             unknown = isinstance(entry, Entry) and entry.codec is not Codec.NONE
@@ -231,8 +233,8 @@ class EntryCheck:
 
 
 def _first_in_row(entry: Entry, data: bytes, end: int) -> int | None:
-    """The first offset in a compressed entry whose messages, in `data`, count up, as in nearly all
-    of them; else `None`."""
+    """Return the first offset in a wrapper message if the offsets of its messages, in `data`, are
+    contiguous, as nearly always; else `None`."""
     first = int.from_bytes(data[:SIZE_AT], "big", signed=True)
     row = walk(data, 0, end, offsets=Offsets.CONTIGUOUS, base_offset=first, check_crc=False)
     in_row = row.problem is Problem.NONE and row.last_offset - first + 1 == row.count

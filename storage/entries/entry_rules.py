@@ -1,4 +1,4 @@
-"""What is wrong with stored entries, in words, and the rules that a walk alone cannot judge."""
+"""Descriptions of what is wrong with stored entries, and rules that a walk alone cannot check."""
 
 from itertools import pairwise
 from typing import Final
@@ -25,15 +25,16 @@ HOLES_RULE: Final = "offsets are missing inside a batch"
 ZEROS_RULE: Final = "the rest of the file is zeros"
 
 MAX_DECOMPRESSED_BYTES: Final = 256 << 20
-"""Stored data passed a broker's own limit once; this one only keeps a damaged or hostile file from
-taking all memory. What is larger is believed without being opened."""
+"""Limit for decompression, so that a damaged or hostile file does not use all memory. Stored data
+already passed a broker's own limit. Larger content is accepted without being opened."""
 
 _BATCHES = 1 << BATCH_MAGIC
 
 
 def walk_row(data: bytes, start: int, end: int, offset: int) -> Walk | None:
-    """A walk over these entries, if they are good ones whose offsets count up from the one that
-    `offset` is in: plain messages or batches, as nearly all are."""
+    """Walk over these entries, if they are valid and their offsets are contiguous, beginning with
+    the entry that contains `offset`. Works for plain messages or batches, which nearly all entries
+    are; else `None`."""
     if len(data) < end:
         return None
     first = offset
@@ -51,22 +52,23 @@ def walk_row(data: bytes, start: int, end: int, offset: int) -> Walk | None:
 
 
 def falls_rule(offset: int, expected: int) -> str:
-    """The rule that an entry below the due offset breaks."""
+    """Return the description of an entry below the expected offset."""
     return f"offset {offset} comes where {expected} is due: offsets must rise"
 
 
 def jumps_rule(offset: int, expected: int) -> str:
-    """The rule that an entry above the due offset breaks in a log without gaps."""
+    """Return the description of an entry above the expected offset in a log without gaps."""
     return f"offset {offset} comes where {expected} is due, and this log has no gaps"
 
 
 def wrong_jump_rule(offset: int, expected: int) -> str:
-    """The rule that an entry breaks whose offset jumps past that of the entry behind it."""
+    """Return the description of an entry whose offset jumps beyond that of the next entry."""
     return f"offset {offset} comes where {expected} is due, and the next entry is below it"
 
 
 def beyond_rule(offset: int, limit_offset: int) -> str:
-    """The rule that an entry breaks whose offset is none of its segment's, or none at all."""
+    """Return the description of an entry whose offset is outside its segment, or too
+    large for any."""
     if limit_offset == MAX_OFFSET:
         return f"offset {offset} comes here, but offsets end at {MAX_OFFSET - 1}"
     return f"offset {offset} comes here, but this segment ends before {limit_offset}"
@@ -77,21 +79,22 @@ class OffsetLimit:
     """Range of the offsets in the last segment of a log."""
 
     limit_offset: int
-    """All offsets are below it."""
+    """Upper limit: the offsets of the segment are below it."""
     exact: bool
-    """False if offsets may also lie at or above the limit. They do in a log with gaps, as long as
-    no good entry below the limit follows."""
+    """Whether the limit is strict. If not, offsets of a log with gaps may be at or above it, as
+    long as no valid entry below it follows."""
 
 
 ANY_REACH: Final = OffsetLimit(MAX_OFFSET, True)
 
 
 def last_reach(base_offset: int, end_offset: int | None) -> OffsetLimit:
-    """OffsetLimit of the last segment of a log whose end is `end_offset`, if that is known.
+    """Return the range of offsets in the last segment of a log. `end_offset` is the log end, if
+    known.
 
-    No CRC covers an offset. An offset that is too far for an index, and not below the log end, is
-    damaged. If the log end is not known, as after a kill, Kafka's cleaner may have left a message
-    there.
+    No CRC covers an offset. An offset that is too far for an index entry, and not below the log
+    end, is damaged. If the log end is not known, as after a kill, Kafka's cleaner may have left a
+    message there.
     """
     near_offset = base_offset + RELATIVE_OFFSET_MAX
     if end_offset is None:
@@ -100,7 +103,7 @@ def last_reach(base_offset: int, end_offset: int | None) -> OffsetLimit:
 
 
 def inner_offsets_rule(entry: Entry, inner: list[Entry], *, gaps: bool) -> str | None:
-    """The rule that the offsets in a compressed entry break; `None` when they keep all."""
+    """Return what is wrong with the offsets in a wrapper message; `None` if nothing is."""
     offsets = [message.offset for message in inner]
     if any(after <= before for before, after in pairwise(offsets)):
         return "the offsets inside a compressed message do not rise"
@@ -112,14 +115,14 @@ def inner_offsets_rule(entry: Entry, inner: list[Entry], *, gaps: bool) -> str |
 
 
 def first_offset_inside(entry: Entry, inner: list[Entry]) -> int:
-    """The offset of the first message in a compressed entry."""
+    """Return the offset of the first message in a wrapper message."""
     base_offset = entry.offset - inner[-1].offset if entry.magic else 0
     return base_offset + inner[0].offset
 
 
 def wrapper_times_rule(entry: Entry, largest_ms: int) -> str | None:
-    """The rule that the timestamp of a compressed entry breaks whose messages have times up to
-    `largest_ms`; `None` when it is theirs."""
+    """Return what is wrong with the timestamp of a wrapper message whose messages have timestamps
+    up to `largest_ms`; `None` if nothing is."""
     if not entry.magic or entry.is_append_time or entry.timestamp_ms == largest_ms:
         return None
     return (
@@ -131,7 +134,7 @@ def wrapper_times_rule(entry: Entry, largest_ms: int) -> str | None:
 def batch_rule(
     data: Buffer, position: int, header: BatchHeader, *, max_decompressed_bytes: int
 ) -> str | None:
-    """The rule that the records of the batch at `position` break; `None` when they keep all.
+    """Return what is wrong with the records of the batch at `position`; `None` if nothing is.
 
     Raises what `batch_content` raises.
     """

@@ -1,6 +1,6 @@
-"""Reading a log file offline, entry by entry, past messages whose CRC is wrong.
+"""Offline reading of a log file, entry by entry, past messages with a wrong CRC.
 
-For people who look at files (`dump`, `verify`): reads only, holds about a mebibyte at a time, and
+For tools that inspect files (`dump`, `verify`). Only reads, holds about a mebibyte at a time, and
 says in words where and why it had to stop.
 """
 
@@ -27,11 +27,11 @@ class StoredEntry:
     """One entry of a log file."""
 
     position: int
-    """In the file."""
+    """Position in the file."""
     entry: Entry | BatchHeader
-    """An `Entry`'s own `position` counts in the piece that was read, not in the file."""
+    """The decoded entry. Its own `position` counts in the piece that was read, not in the file."""
     data: bytes
-    """The whole entry, its 12-byte header included."""
+    """The whole entry, including its 12-byte header."""
     crc_ok: bool
 
     @property
@@ -48,25 +48,27 @@ class StoredEntry:
 
     @property
     def timestamp_ms(self) -> int:
-        """Of a message; of a wrapper or a batch the largest, as it says."""
+        """Timestamp of a message; for a wrapper message or a batch, its stated
+        largest timestamp."""
         if isinstance(self.entry, Entry):
             return self.entry.timestamp_ms
         return self.entry.max_timestamp_ms
 
     @property
     def offset(self) -> int:
-        """As it is written: of the message, the last one in a wrapper, the first one in a batch."""
+        """Offset as stored: of the message, of the last message in a wrapper, of the first in a
+        batch."""
         return self.entry.offset if isinstance(self.entry, Entry) else self.entry.base_offset
 
     @property
     def last_offset(self) -> int:
-        """Of the last message in it."""
+        """Offset of the last message in the entry."""
         return self.entry.offset if isinstance(self.entry, Entry) else self.entry.last_offset
 
 
 @value_class
 class Stop:
-    """Where reading ended before the end of the file."""
+    """Where reading stopped before the end of the file."""
 
     position: int
     problem: Problem
@@ -75,10 +77,11 @@ class Stop:
 
 
 def read_log_file(file: File, end: int, start: int = 0) -> Iterator[StoredEntry | Stop]:
-    """The entries from `start` to `end` of `file`; a `Stop`, if there is one, comes last.
+    """Yield the entries from `start` to `end` of `file`. If reading has to stop, a `Stop` comes
+    last.
 
-    An entry with a wrong CRC is given with `crc_ok` false when its lengths add up. Anything else
-    that is wrong leaves no way to tell where the next entry begins. Raises `OSError`.
+    An entry with a wrong CRC is returned with `crc_ok` false if its lengths add up. After any other
+    problem the beginning of the next entry is unknown. Raises `OSError`.
     """
     position = start
     wanted = CHUNK_BYTES
@@ -86,14 +89,14 @@ def read_log_file(file: File, end: int, start: int = 0) -> Iterator[StoredEntry 
         wanted = min(wanted, end - position)
         data = file.pread(wanted, position)
         if len(data) < wanted:
-            end = position + len(data)  # A broker cut the file meanwhile.
+            end = position + len(data)  # A broker truncated the file meanwhile.
         wanted = CHUNK_BYTES
         walked = walk(data, 0, len(data))
         yield from stored_entries(data, 0, walked.end, position)
         at = walked.end
         problem = walked.problem
         if problem is Problem.CRC:
-            # Good or not, its size is plausible: the walk checks sizes before CRCs.
+            # Valid or not, its size is plausible: the walk checks sizes before CRCs.
             after = _entry_end(data, at)
             unchecked = walk(data, at, after, check_crc=False)
             problem = unchecked.problem
@@ -112,7 +115,8 @@ def read_log_file(file: File, end: int, start: int = 0) -> Iterator[StoredEntry 
 
 
 def _entry_end(data: bytes, position: int) -> int:
-    """Where the entry at `position` says it ends; the end of its header if that is cut off."""
+    """Return the end of the entry at `position` according to its header; the end of the header if
+    that is cut off."""
     if position + ENTRY_OVERHEAD > len(data):
         return position + ENTRY_OVERHEAD
     size: int = _HEADER.unpack_from(data, position)[1]
@@ -122,8 +126,8 @@ def _entry_end(data: bytes, position: int) -> int:
 def stored_entries(
     data: bytes, start: int, end: int, position: int, *, crc_ok: bool = True
 ) -> Iterator[StoredEntry]:
-    """The entries of `data[start:end]`, which a walk has passed; `data` is at `position` of the
-    file."""
+    """Yield the entries of `data[start:end]`, which a walk has passed. `data` is at `position` of
+    the file."""
     at = start
     while at < end:
         after = _entry_end(data, at)

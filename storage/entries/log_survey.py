@@ -1,4 +1,4 @@
-"""What is good in a log file, and what is not: runs of good entries and of bad bytes."""
+"""Which parts of a log file are valid: runs of valid entries and of bad bytes."""
 
 from collections.abc import Generator, Iterator
 
@@ -13,18 +13,18 @@ from .segment_scan import LogScan, SegmentScan, scan_log_file
 
 @value_class
 class LogRun:
-    """Bytes `start` to `end` of a log file, all good or all bad."""
+    """Bytes `start` to `end` of a log file, all valid or all bad."""
 
     start: int
     end: int
     first_offset: int
-    """Of the first message; for bad bytes the offset that was due."""
+    """Offset of the first message; for bad bytes the offset that was expected."""
     next_offset: int
     """The offset after the last message; for bad bytes the same as `first_offset`."""
     rule: str | None = None
-    """What is wrong, in words; `None` for good bytes."""
+    """What is wrong, in words; `None` for valid bytes."""
     later_format: bool = False
-    """Whether they are of a format that only a later version reads."""
+    """Whether the bytes have a format that only a later version can read."""
 
     @property
     def good(self) -> bool:
@@ -36,13 +36,13 @@ class LogRun:
 
 
 class LogSurvey:
-    """The good and the bad runs of a log file from `start` on, where `next_offset` is due.
+    """The valid and the bad runs of a log file from `start` on, where `next_offset` is expected.
 
-    `limit_offset` is where the next segment begins; an offset that jumps does not reach it, nor one
-    that comes behind a jump. Where one message after the other does, the two segments overlap, and
-    no message is bad for that. `reach` counts for the last segment only.
-    `end_offset` is the offset after the last message, where that is known and nothing is missing
-    at the end of the file.
+    `limit_offset` is the base offset of the next segment. An offset that jumps must not reach it,
+    nor an offset after a jump. If consecutive messages reach it without a jump, the two segments
+    overlap, and no message is bad for that. `reach` applies only to the last segment. `end_offset`
+    is the offset after the last message, if it is known and nothing is missing at the end of the
+    file.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class LogSurvey:
         return self._reach.limit_offset if limit is None else limit
 
     def runs(self) -> Iterator[LogRun]:
-        """All runs in order. Raises `OSError`."""
+        """Yield all runs in order. Raises `OSError`."""
         return (found for found in self._survey(deep=False) if isinstance(found, LogRun))
 
     def entries_and_runs(self) -> Iterator[CheckedEntry | LogRun]:
-        """As `runs`, with the good entries of each before it, which were checked deeply. Reads no
-        byte twice of a file that is good."""
+        """Like `runs`, with the valid entries of each run before it, checked deeply. Reads no byte
+        twice if the file is valid."""
         return self._survey(deep=True)
 
     def _survey(self, *, deep: bool) -> Iterator[CheckedEntry | LogRun]:
@@ -126,13 +126,13 @@ class LogSurvey:
                     if last is not None:
                         yield last
                     last = checked
-        # The entry behind it may have shown that its offset is wrong.
+        # The next entry may have shown that its offset is wrong.
         if last is not None and last.stored.position < scan.found.good_bytes:
             yield last
         return scan.found
 
     def _bad_run(self, scan: SegmentScan) -> Iterator[LogRun]:
-        """What `scan` has stopped at, up to the next entry that can be believed."""
+        """Yield the bytes at which `scan` stopped, up to the next trustworthy entry."""
         start, due = self._position, self._next_offset
         found = None if scan.later_format else self._search()
         if found is None and self._may_go_on_far and not scan.later_format:
@@ -150,7 +150,7 @@ class LogSurvey:
         return self._limit_offset is None and self._gaps and not self._reach.exact
 
     def _search(self) -> tuple[int, int] | None:
-        """Position and first offset of the next entry that can be believed."""
+        """Return position and first offset of the next trustworthy entry."""
         whole = self._end_offset is not None
         search = EntrySearch(
             self._file,
@@ -166,7 +166,7 @@ class LogSurvey:
 
 def goes_on_far(file: File, scan: SegmentScan, size_bytes: int, limit_offset: int) -> bool:
     """Whether the entry that stopped `scan` of a log with gaps is at or above `limit_offset`, and
-    no good entry below that limit follows it. Raises `OSError`."""
+    no valid entry below that limit follows it. Raises `OSError`."""
     offsets = offsets_at(file, scan.good_bytes, size_bytes)
     if offsets is None or offsets[1] < limit_offset:
         return False
@@ -177,7 +177,8 @@ def goes_on_far(file: File, scan: SegmentScan, size_bytes: int, limit_offset: in
 def good_after(
     file: File, scan: SegmentScan, size_bytes: int, reach: OffsetLimit, *, gaps: bool
 ) -> int | None:
-    """The offset after the last good entry behind the one that stopped `scan`; `None` without.
+    """Return the offset after the last valid entry behind the one that stopped `scan`; `None` if
+    there is none.
 
     For the last segment of a log, with its `reach`. Raises `OSError`.
     """

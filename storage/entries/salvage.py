@@ -1,8 +1,9 @@
-"""Where the next entry that can be believed is in a damaged log file.
+"""Finding the next trustworthy entry in a damaged log file.
 
-Where a scan has stopped, what follows is cut into entries whose CRC is right and bytes between
-them: first where the bad entry says that it ends, then byte by byte. Of all ways to believe some of
-the next entries and not the others, the one is taken that contradicts the fewest of them.
+The bytes behind the point where a scan stopped are divided into entries with a correct CRC and
+bytes between them. The first try is where the bad entry should end according to its size; after
+that, every byte is tried. Of all ways to trust some of the next entries and not the others, the one
+that contradicts the fewest entries is chosen.
 """
 
 import re
@@ -37,22 +38,24 @@ _CHUNK_BYTES = 1 << 20
 _HEAD = Struct(">qi")
 _HEAD_BYTES = MAGIC_AT + 1
 _LOOKAHEAD = 8
-"""How many entries behind bad ones are asked which of them are right."""
+"""Number of entries behind bad ones that are considered together."""
 
 OFFSETS_PER_BYTE: Final = 16
-"""How many offsets a byte of log may stand for at most, compression included: what bounds an
-offset behind bytes that cannot be read."""
+"""Maximum number of offsets per byte of log, including compression. Limits the offset of an entry
+behind bytes that cannot be read."""
 
 
 def offsets_at(file: File, position: int, size_bytes: int) -> tuple[int, int] | None:
-    """The first and the last offset in the entry at `position`; `None` when it is not good."""
+    """Return the first and the last offset in the entry at `position`; `None` if it
+    is not valid."""
     entry = _entry_at(file, position, size_bytes)
     return None if entry is None else (entry.first_offset, entry.last_offset)
 
 
 def has_wrong_size(file: File, position: int, size_bytes: int) -> bool:
-    """Whether the entry at `position`, which says that it goes on past the end of the file, is
-    whole: its CRC fits what is there. Then nothing is missing, its size is wrong."""
+    """Whether the entry at `position`, which seems to extend beyond the end of the file, is
+    complete: its CRC matches the bytes that are there. Then nothing is missing, and its size is
+    wrong."""
     data = memoryview(file.pread(size_bytes - position, position))
     if len(data) < ENTRY_OVERHEAD + MESSAGE_OVERHEAD[0]:
         return False
@@ -64,17 +67,18 @@ def has_wrong_size(file: File, position: int, size_bytes: int) -> bool:
 
 
 class _GoodEntry(NamedTuple):
-    """A good entry."""
+    """A valid entry."""
 
     first_offset: int
-    """Of the first message in it; of a compressed one that cannot be opened, its own."""
+    """Offset of the first message in it. For a wrapper message that cannot be opened, its own
+    offset."""
     last_offset: int
     size: int
-    """Without the 12 bytes in front of it."""
+    """Size without the 12 bytes before it."""
 
 
 def _entry_at(file: File, position: int, size_bytes: int) -> _GoodEntry | None:
-    """The entry at `position` if there is a whole one whose CRC is right."""
+    """Return the entry at `position` if it is complete and its CRC is correct."""
     head = file.pread(ENTRY_OVERHEAD, position)
     if position + ENTRY_OVERHEAD > size_bytes or len(head) < ENTRY_OVERHEAD:
         return None
@@ -97,41 +101,42 @@ def _entry_at(file: File, position: int, size_bytes: int) -> _GoodEntry | None:
 
 
 class _Unit(NamedTuple):
-    """An entry whose CRC is right, or bytes of which it is not known what they were."""
+    """An entry with a correct CRC, or bytes of unknown content."""
 
     start: int
     end: int
     fewest: int
-    """How many offsets it takes at least."""
+    """Minimum number of offsets that it takes up."""
     most: int
     entry: _GoodEntry | None = None
-    """`None` for bytes."""
+    """The entry; `None` for bytes of unknown content."""
 
 
 class _Interpretation(NamedTuple):
-    """One way to tell right from wrong, up to an entry that it believes. The least is the best."""
+    """One way to divide entries into right and wrong ones, up to an entry that it trusts. The
+    smallest tuple is the best."""
 
     contradicted: int
-    """How many entries it takes for wrong, and in how many places offsets do not fit what stands
-    there, though nothing should be missing."""
+    """Number of entries that it rejects, plus the number of places where offsets do not fit the
+    bytes there, although nothing should be missing."""
     lost: int
-    """How many offsets it leaves without an entry."""
+    """Number of offsets that it leaves without an entry."""
     misfits: int
-    """In how many places offsets do not fit what stands there; none where they may jump."""
+    """Number of places where offsets do not fit the bytes there; 0 if offsets may jump."""
     wrong: int
-    """How many entries it takes for wrong."""
+    """Number of entries that it rejects."""
     units: int
-    """How many it has been through."""
+    """Number of units that it covers."""
     next_offset: int
     first: _Unit | None = None
-    """The first entry that it believes."""
+    """The first entry that it trusts."""
 
     def after_skipping(
         self, skipped: Sequence[_Unit], offset: int | None, *, gaps: bool, jumps: bool
     ) -> "_Interpretation":
-        """The reading on, with nothing believed in `skipped`. Then comes `offset`, if it is known;
-        `gaps` says whether more may be missing in front of it, `jumps` whether offsets of the log
-        may jump."""
+        """Return the interpretation after rejecting all of `skipped`. The next entry has `offset`,
+        if known. `gaps` says whether more may be missing before it, `jumps` whether offsets of the
+        log may jump."""
         entries = [unit for unit in skipped if unit.entry is not None]
         scarce = missing = False
         lost = 0
@@ -149,7 +154,7 @@ class _Interpretation(NamedTuple):
 
 
 class EntrySearch:
-    """Looks for the first entry that can be believed behind the place where a scan has stopped."""
+    """Finds the first trustworthy entry behind the point where a scan stopped."""
 
     def __init__(
         self,
@@ -162,22 +167,23 @@ class EntrySearch:
         *,
         whole: bool,
     ) -> None:
-        """Its offset is at least `due_offset` and below `upper_offset`; of those that are looked
-        for byte by byte, less than 2**31 above `due_offset` too. `end_offset` comes after the last
-        message of the file, if that is known and the file `whole`, or is the next segment's."""
+        """The offset of the entry is at least `due_offset` and below `upper_offset`. If it is
+        searched byte by byte, its offset is also less than 2**31 above `due_offset`. `end_offset`
+        comes after the last message of the file, if that is known and the file is `whole`, or it is
+        the base offset of the next segment."""
         self._file = file
         self._size_bytes = size_bytes
         self._due_offset = due_offset
         self._upper_offset = upper_offset
-        # Bytes that look like the head of an entry with any offset at all are found everywhere.
+        # Without a limit for offsets, many bytes look like the header of an entry.
         self._near_offset = min(upper_offset, due_offset + RELATIVE_OFFSET_MAX)
         self._end_offset = end_offset
         self._gaps = gaps
         self._whole = whole
 
     def after(self, position: int) -> tuple[int, int] | None:
-        """Where the entry begins, and its first offset: at `position`, if its offset jumps and
-        those behind it say that it is right."""
+        """Return position and first offset of the entry. It may be at `position` itself, if its
+        offset jumps and the next entries confirm it."""
         start = position
         while position < self._size_bytes:
             units = list(islice(self._units(position), _LOOKAHEAD))
@@ -221,7 +227,7 @@ class EntrySearch:
         )
 
     def _units(self, position: int) -> Iterator[_Unit]:
-        """What there is from `position` on."""
+        """Yield the units from `position` on."""
         while position < self._size_bytes:
             unit = self._unit_at(position)
             if unit is None:
@@ -230,7 +236,7 @@ class EntrySearch:
             position = unit.end
 
     def _unit_at(self, position: int) -> _Unit | None:
-        """The entry at `position`, if all is right in it but perhaps its offset."""
+        """Return the entry at `position`, if it is valid apart from, possibly, its offset."""
         entry = _entry_at(self._file, position, self._size_bytes)
         if entry is None:
             return None
@@ -250,11 +256,12 @@ class EntrySearch:
         if before >= 0:
             data = self._file.pread(2 * (end - position), before)
             if data[: end - position] == data[end - position :]:
-                taken = 0  # It is there twice.
+                taken = 0  # The entry is there twice.
         return _Unit(position, end, taken, taken, entry)
 
     def _next_entry(self, bad: int) -> int:
-        """Where the next entry begins behind the bad bytes at `bad`; the end without one."""
+        """Return the position of the next entry behind the bad bytes at `bad`; the end if there is
+        none."""
         if bad + ENTRY_OVERHEAD <= self._size_bytes:
             size: int = _HEAD.unpack(self._file.pread(ENTRY_OVERHEAD, bad))[1]
             following = bad + ENTRY_OVERHEAD + size
@@ -273,7 +280,7 @@ class EntrySearch:
         return self._size_bytes
 
     def _candidates(self, start: int) -> Iterator[int]:
-        """Positions from `start` on where bytes look like the head of an entry."""
+        """Yield positions from `start` on where bytes look like the header of an entry."""
         due = self._due_offset.to_bytes(8, "big")
         highest = max(self._near_offset - 1, self._due_offset).to_bytes(8, "big")
         same = next((at for at in range(8) if due[at] != highest[at]), 8)
@@ -281,7 +288,7 @@ class EntrySearch:
             b"(?="
             + re.escape(due[:same])
             + b".{%d}" % (8 - same)
-            + b"(?!\\0\\0\\0[\\0-\\x0d])[\\0-\\x7f].{3}"  # a size from 14 on
+            + b"(?!\\0\\0\\0[\\0-\\x0d])[\\0-\\x7f].{3}"  # a size of at least 14
             + b".{4}[\\0-\\2])",  # CRC, magic
             re.DOTALL,
         )
@@ -294,5 +301,5 @@ class EntrySearch:
 
 
 def _bytes(start: int, end: int) -> _Unit:
-    """Bytes that were at least one message."""
+    """Return a unit of bytes that were at least one message."""
     return _Unit(start, end, 1, OFFSETS_PER_BYTE * (end - start))

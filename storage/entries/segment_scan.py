@@ -1,4 +1,4 @@
-"""Read a whole log file, entry by entry, to learn what its indexes and its head should say."""
+"""Reading a whole log file, entry by entry, to find the contents of its indexes."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -26,12 +26,12 @@ _OLDEST_UNREADABLE_MAGIC = 3
 _OFFSET_SIZE = struct.Struct(">qi")
 
 Progress = Callable[[int], None]
-"""Called with how many bytes more have been read."""
+"""Called with the number of bytes read since the last call."""
 
 
 @dataclass(slots=True)
 class SegmentScan:
-    """What a scan of one log file found, up to the first entry that is not good."""
+    """Result of a scan of one log file, up to the first invalid entry."""
 
     good_bytes: int = 0
     next_offset: int = 0
@@ -41,18 +41,18 @@ class SegmentScan:
     last_append_time_ms: int = -1
     since_bytes: int = 0
     marks: Marks = field(default_factory=Marks)
-    """Places for index entries, counted from the first offset."""
+    """Positions for index entries, relative to the first offset."""
     magic_changes: list[tuple[int, int]] = field(default_factory=list)
     problem: Problem = Problem.NONE
     rule: str = ""
     """What is wrong at `good_bytes`, in words."""
     overlap: bool = False
-    """Whether all that is wrong is that offsets of the next segment come here."""
+    """Whether the only problem is that offsets of the next segment follow."""
     later_format: bool = False
-    """Whether what stopped it is a whole entry of a later format, and no damage."""
+    """Whether the scan stopped at a complete entry of a later format, not at damage."""
 
     def add(self, found: Walk) -> None:
-        """Take in the walk over the bytes at `good_bytes`."""
+        """Add the walk over the bytes at `good_bytes`."""
         if not found.end:
             return
         if not self.magic_changes:  # The first entry.
@@ -68,7 +68,7 @@ class SegmentScan:
         self.good_bytes += found.end
 
     def stop(self, problem: Problem, rule: str, *, overlap: bool = False) -> "SegmentScan":
-        """Note what is wrong at `good_bytes`."""
+        """Record what is wrong at `good_bytes`."""
         self.problem, self.rule, self.overlap = problem, rule, overlap
         return self
 
@@ -87,14 +87,15 @@ def scan_log_file(
     limit_offset: int | None = None,
     progress: Progress | None = None,
 ) -> SegmentScan:
-    """Walk the entries of `file` from `start` to `size_bytes`; the first may be `next_offset`.
+    """Walk over the entries of `file` from `start` to `size_bytes`. The first may have
+    `next_offset`.
 
-    `gaps` allows offsets to jump (a log with bytes from elsewhere). The scan ends at the end or
-    at the first bad entry; `problem` then says what is wrong at `good_bytes`. Places for index
-    entries are noted when `interval_bytes` is given, as of a segment whose base offset is
-    `next_offset`, `since_bytes` behind the last one and with `largest_ms` before them. `check_crc`
-    asks for everything to be checked: CRCs, what is in compressed entries, and every offset; those
-    from `limit_offset` on belong to the next segment.
+    `gaps` allows offsets to jump, for a log with bytes from elsewhere. The scan ends at the end or
+    at the first bad entry; then `problem` says what is wrong at `good_bytes`. With
+    `interval_bytes`, positions for index entries are recorded for a segment with base offset
+    `next_offset`, `since_bytes` behind its last index entry, with `largest_ms` before them. With
+    `check_crc`, everything is checked: CRCs, contents of compressed entries, and every offset;
+    offsets from `limit_offset` on belong to the next segment.
     """
     check = EntryCheck(next_offset, gaps=gaps, limit_offset=limit_offset) if check_crc else None
     scan = LogScan(
@@ -115,7 +116,7 @@ def scan_log_file(
 
 
 class LogScan:
-    """A scan that is followed piece by piece; `scan_log_file` says what of."""
+    """A scan that returns its pieces; see `scan_log_file`."""
 
     def __init__(
         self,
@@ -130,14 +131,14 @@ class LogScan:
         since_bytes: int = 0,
         largest_ms: int = -1,
     ) -> None:
-        """Without `check` no CRC is looked at either."""
+        """Without `check`, checksums are not verified."""
         self.found = SegmentScan(
             good_bytes=start,
             next_offset=next_offset,
             since_bytes=since_bytes,
             largest_ms=largest_ms,
         )
-        """What was found so far."""
+        """Result so far."""
         self._file = file
         self._start = start
         self._size_bytes = size_bytes
@@ -147,8 +148,8 @@ class LogScan:
         self._interval_bytes = interval_bytes
 
     def pieces(self) -> Iterator[tuple[bytes, int]]:
-        """Bytes of the file, and their position there: from there to `found.good_bytes` they are
-        entries that were checked. A breach may still be found of the last of them."""
+        """Yield bytes of the file with their position. From there to `found.good_bytes` they are
+        checked entries; the last of them may still turn out to be wrong."""
         file, size_bytes, check = self._file, self._size_bytes, self._check
         scan = self.found
         wanted = _CHUNK_BYTES
@@ -156,7 +157,7 @@ class LogScan:
             position = scan.good_bytes
             asked = min(wanted, size_bytes - position)
             data = file.pread(asked, position)
-            if not data:  # Another process has cut the file.
+            if not data:  # Another process truncated the file.
                 scan.stop(Problem.PARTIAL, RULES[Problem.PARTIAL])
                 return
             found = self._walk(data)
@@ -173,7 +174,7 @@ class LogScan:
                 continue
             wanted = _entry_bytes(data, found.end)
             left = size_bytes - scan.good_bytes
-            ended = len(data) < asked  # Another process has cut the file.
+            ended = len(data) < asked  # Another process truncated the file.
             if found.problem is not Problem.PARTIAL or wanted > left or ended:
                 zeros = found.problem in (Problem.SIZE, Problem.PARTIAL) and is_zero(
                     file, scan.good_bytes, size_bytes
@@ -201,7 +202,7 @@ class LogScan:
         )
 
     def _before(self, breach: Breach) -> SegmentScan:
-        """The scan again, up to the entry that breaks a rule; all before it has been checked."""
+        """Scan again, up to the entry that violates a rule. All entries before it were checked."""
         scan = scan_log_file(
             self._file,
             self._start,
@@ -215,7 +216,8 @@ class LogScan:
 
 
 def _entry_bytes(data: bytes, position: int) -> int:
-    """Bytes that the entry at `position` says it takes; of its header when that is cut off."""
+    """Return the size of the entry at `position` according to its header; that of the header if it
+    is cut off."""
     if position + ENTRY_OVERHEAD > len(data):
         return ENTRY_OVERHEAD
     size: int = _OFFSET_SIZE.unpack_from(data, position)[1]
@@ -223,7 +225,7 @@ def _entry_bytes(data: bytes, position: int) -> int:
 
 
 def _is_later_format(file: File, scan: SegmentScan, problem: Problem, size_bytes: int) -> bool:
-    """Whether the scan stops at a whole entry of a later format, which is no torn write."""
+    """Whether the scan stops at a complete entry of a later format, which is not a torn write."""
     if problem is not Problem.MAGIC:
         return False
     head = file.pread(MAGIC_AT + 1, scan.good_bytes)
@@ -237,8 +239,8 @@ def _is_later_format(file: File, scan: SegmentScan, problem: Problem, size_bytes
     for magic in MESSAGE_OVERHEAD:
         entry[MAGIC_AT] = magic
         if crc32(memoryview(entry)[MAGIC_AT:]) == crc:
-            return False  # a message of an older format, with a changed bit in its magic
+            return False  # A message of an older format, with a changed bit in its magic.
     if len(entry) < BATCH_OVERHEAD:
         return True
     batch_crc = int.from_bytes(entry[BATCH_CRC_AT:BATCH_ATTRIBUTES_AT], "big")
-    return crc32c(entry, BATCH_ATTRIBUTES_AT, len(entry)) != batch_crc  # no batch either
+    return crc32c(entry, BATCH_ATTRIBUTES_AT, len(entry)) != batch_crc  # Not a batch either.

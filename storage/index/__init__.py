@@ -1,1 +1,1 @@
-"""What is kept beside a segment: offset index, time index, append times, checksums."""
+"""The files beside a segment's log: offset index, time index, append times, checksums."""

@@ -1,6 +1,6 @@
-"""What the append times of a segment say: of its messages, and of which was appended when.
+"""Queries on the append times of a segment: of given messages, and of a given time.
 
-Each is asked of an `AppendTimes`, whose file is read block by block.
+Each query takes an `AppendTimes`, whose file is read block by block.
 """
 
 from bisect import bisect_right
@@ -13,22 +13,22 @@ from .append_times import BLOCK_ENTRIES, ENTRY, STEP_ENTRIES, AppendTimes, Span
 
 @value_class
 class KnownTimes:
-    """What is known of the messages between two offsets."""
+    """The append times of messages between two offsets, as far as known."""
 
     spans: list[Span]
     end_offset: int
-    """It is known up to here."""
+    """The times are known up to this offset."""
     sets: int
-    """How many entries say so."""
+    """Number of entries that were used."""
 
 
 def known_times(
     times: AppendTimes, first_offset: int, end_offset: int, sets_max: int = 1 << 62
 ) -> KnownTimes:
-    """What is known of the messages from one offset on, up to another or as far as `sets_max`
+    """Return the append times of the messages from one offset to another, or as far as `sets_max`
     entries reach.
 
-    The first span begins at or below `first_offset`. Loads what is not loaded. Raises
+    The first span begins at or below `first_offset`. Loads entries that are not loaded. Raises
     `OSError`.
     """
     while not times.load():
@@ -46,7 +46,7 @@ def known_times(
         sets += 1
         if not spans or spans[-1][1] != append_time_ms:
             spans.append((offset, append_time_ms))
-    if not spans:  # the file was cut by another process meanwhile
+    if not spans:  # Another process truncated the file meanwhile.
         return KnownTimes([(times.base_offset, NO_TIMESTAMP)], end_offset, 0)
     if end_offset > times.end_offset and spans[-1][1] != NO_TIMESTAMP:
         spans.append((times.end_offset, NO_TIMESTAMP))
@@ -54,11 +54,11 @@ def known_times(
 
 
 def run_between(times: AppendTimes, first_ms: int, last_ms: int, offset: int) -> tuple[int, int]:
-    """The next offsets from `offset` on of messages that were appended between two times, both
-    included: the first, and the one behind the last; equal where there are none before the
-    second, from where to ask again.
+    """Find the next messages, from `offset` on, that were appended between two times, both
+    included. Return the first offset, and the offset after the last. If both are equal, there are
+    no such messages before that offset; ask again from there.
 
-    A bounded piece of work, for times that are loaded. Raises `OSError`.
+    Does a bounded amount of work. The times have to be loaded. Raises `OSError`.
     """
     begin: int | None = None
     changes, blocks = times.changes, times.blocks
@@ -69,7 +69,7 @@ def run_between(times: AppendTimes, first_ms: int, last_ms: int, offset: int) ->
         if block == len(blocks):
             break
         entries = _block(times, block)
-        if times.changes != changes:  # another process cut the file
+        if times.changes != changes:  # Another process truncated the file.
             return run_between(times, first_ms, last_ms, offset)
         block += 1
         ends = [*(first for first, _ in entries[1:]), _block_start(times, block)]
@@ -86,10 +86,10 @@ def run_between(times: AppendTimes, first_ms: int, last_ms: int, offset: int) ->
 def first_since(
     times: AppendTimes, target_ms: int, start_offset: int, end_offset: int
 ) -> Generator[None, None, tuple[int, int] | None]:
-    """Search `(offset, append time)` of the first message between two offsets that was
-    appended at or after `target_ms`; in bounded steps. Raises `OSError`.
+    """Find `(offset, append time)` of the first message between two offsets that was appended at or
+    after `target_ms`, in bounded steps. Raises `OSError`.
 
-    Entries that are taken away meanwhile let it begin anew.
+    If entries are removed meanwhile, the search starts again.
     """
     target_ms = max(target_ms, 0)
     while not times.load():
@@ -112,14 +112,14 @@ def first_since(
 
 
 def _block_start(times: AppendTimes, block: int) -> int:
-    """The offset that a block begins with, or would."""
+    """Return the offset at which a block begins; the end offset for the block after the last."""
     if block == len(times.blocks):
         return times.end_offset
     return times.base_offset + times.blocks.start(block)
 
 
 def _number_at(times: AppendTimes, offset: int) -> int:
-    """The last entry of an offset at or below `offset`; -1 when there is none."""
+    """Return the number of the last entry at or below `offset`; -1 if there is none."""
     block = times.blocks.holding(offset - times.base_offset)
     if block < 0:
         return -1
@@ -135,7 +135,7 @@ def _number_at(times: AppendTimes, offset: int) -> int:
 
 
 def _entries(times: AppendTimes, number: int) -> Iterator[tuple[int, int]]:
-    """`(offset, append time)` of the entries from `number` on."""
+    """Yield `(offset, append time)` of the entries from `number` on."""
     skipped = number % BLOCK_ENTRIES
     block = number // BLOCK_ENTRIES
     while block < len(times.blocks):
@@ -145,8 +145,8 @@ def _entries(times: AppendTimes, number: int) -> Iterator[tuple[int, int]]:
 
 
 def _block(times: AppendTimes, block: int, skipped: int = 0) -> list[tuple[int, int]]:
-    """`(offset, append time)` of a block's entries but the first ones; none if another process
-    cut the file."""
+    """Return `(offset, append time)` of a block's entries, without the first `skipped`. Empty if
+    another process truncated the file."""
     base_offset = times.base_offset
     data = times.read_block(block, skipped)
     return [(base_offset + relative, ms) for relative, ms in ENTRY.iter_unpack(data)]

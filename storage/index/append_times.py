@@ -1,24 +1,23 @@
-"""The append times of a segment (`.appendtime`): when each of its sets was appended.
+"""The append times of a segment (`.appendtime`): when each message set was appended.
 
-Entry, 12 bytes: offset relative to the segment's base (int32), time in ms since the epoch (int64),
-both big-endian, one behind the other from byte 0. An entry `(n, T)` says that the messages from
-offset `n` on, up to the next entry's offset, were appended at T; T = -1 says that it is not known
-when, which is also so of messages before the first entry. Offsets rise. Times may fall, as clocks
-do.
+An entry has 12 bytes: offset relative to the segment's base (int32), time in ms since the epoch
+(int64), both big-endian. Entries follow each other from byte 0. An entry `(n, T)` says that the
+messages from offset `n` up to the next entry's offset were appended at T. T = -1 means unknown;
+messages before the first entry are unknown too. Offsets rise. Times may fall, as clocks do.
 
-Nothing else tells these times, so what is lost stays unknown, and a wrong one would never be
-noticed. Entries are therefore believed only where they are certain:
+No other file has these times, so a lost time stays unknown, and a wrong one would never be noticed.
+Entries are therefore trusted only where they are certain:
 
-- Those of a segment that a roll or a clean stop closed, if the file fits the line that the segment
-  got in `index-checksums` then: its length at once, its CRC-32 before the first look.
-- Without such a line after a stop that was not clean, those below the recovery point: it is
-  checkpointed only once the append times below it are synced. Above it, the page cache has every
-  entry after a mere kill; but a power cut may have kept a set and lost its entry, so that its
-  messages would pass for a part of the set before, and nothing in the files tells the one from the
-  other. There the times are unknown.
+- For a segment that a roll or a clean stop closed: the entries are trusted if the file matches the
+  segment's line in `index-checksums`. Its length is checked at once, its CRC-32 before the first
+  use.
+- Without such a line, after an unclean stop: the entries below the recovery point are trusted,
+  because it is checkpointed only after the append times below it were synced. Above the recovery
+  point, the page cache still has every entry after a mere kill. But a power cut may have kept a
+  message set and lost its entry. Its messages would then appear to be part of the set before, and
+  the files do not show the difference. The times there are unknown.
 
-A file that is missing, or not as it should be, makes the times of its segment unknown and is no
-error.
+A missing or invalid file makes the times of its segment unknown. This is not an error.
 """
 
 import struct
@@ -43,16 +42,16 @@ ENTRY: Final = struct.Struct(">iq")
 BLOCK_ENTRIES: Final = 512
 
 STEP_ENTRIES: Final = 8 * BLOCK_ENTRIES
-"""How many entries are read at a time where a whole file is."""
+"""Number of entries read at a time when a whole file is read."""
 
 
 Span = tuple[int, int]
-"""An offset, and the append time of the messages from there on up to the next span's offset; -1 is
+"""An offset, and the append time of the messages from there up to the next span's offset; -1 means
 unknown."""
 
 
 class Blocks:
-    """The blocks of the first `count` entries of a file, which were looked at one by one."""
+    """The blocks of the first `count` entries of a file, which were read one by one."""
 
     __slots__ = ("_last_relative", "_max_ms", "_min_ms", "_offsets", "count", "crc")
 
@@ -70,19 +69,19 @@ class Blocks:
 
     @property
     def largest_ms(self) -> int:
-        """The largest time of all, -1 when none is known."""
+        """The largest append time, -1 if none is known."""
         return self._max_ms[-1] if self._max_ms else NO_TIMESTAMP
 
     @property
     def smallest_ms(self) -> int:
-        """The smallest time that is known, behind all times when none is."""
+        """The smallest known append time; `INT64_MAX` if none is known."""
         return min(self._min_ms, default=INT64_MAX)
 
     def take(self, data: bytes, limit: int) -> bool:
-        """Go on through the entries in `data`.
+        """Add the entries in `data`.
 
-        `False` if there are none, or when one makes no sense or its relative offset is `limit` or
-        more: it and those behind it are not taken.
+        Returns `False` if there are none, or at an entry that is invalid or whose relative offset
+        is `limit` or more. That entry and those behind it are not added.
         """
         last_relative, largest_ms, count = self._last_relative, self.largest_ms, self.count
         whole = len(data) - len(data) % ENTRY.size
@@ -108,7 +107,7 @@ class Blocks:
         return 0 < taken_bytes == len(data)
 
     def add(self, offsets: Sequence[int], base_offset: int, append_time_ms: int, crc: int) -> None:
-        """Go on with entries of one time that are right; `crc` is that of all entries then."""
+        """Add valid entries with the same time. `crc` is that of all entries including these."""
         count, first_begun = len(offsets), -self.count % BLOCK_ENTRIES
         known_ms = append_time_ms if append_time_ms >= 0 else INT64_MAX
         if first_begun:
@@ -125,20 +124,21 @@ class Blocks:
         self.crc, self._last_relative = crc, offsets[-1] - base_offset
 
     def start(self, block: int) -> int:
-        """The relative offset that a block begins with."""
+        """Return the relative offset at which a block begins."""
         return self._offsets[block]
 
     def holding(self, relative: int) -> int:
-        """The last block that begins at or below a relative offset; -1 when there is none."""
+        """Return the last block that begins at or below a relative offset; -1 if there is none."""
         return bisect_right(self._offsets, relative) - 1
 
     def first_reaching(self, target_ms: int) -> int:
-        """The first block with a time of `target_ms` or later; their number when there is none."""
+        """Return the first block with a time of `target_ms` or later; the number of blocks if there
+        is none."""
         return bisect_left(self._max_ms, target_ms)
 
     def first_below(self, block: int, limit_ms: int) -> int:
-        """The first block from this one on with a known time of `limit_ms` or earlier; their number
-        when there is none."""
+        """Return the first block, from `block` on, with a known time of `limit_ms` or earlier; the
+        number of blocks if there is none."""
         for number in range(block, len(self._min_ms)):
             if self._min_ms[number] <= limit_ms:
                 return number
@@ -146,7 +146,8 @@ class Blocks:
 
 
 class AppendTimes:
-    """The append times of one segment, known from its file up to, without, `end_offset`."""
+    """The append times of one segment, known from its file up to, but not including,
+    `end_offset`."""
 
     __slots__ = (
         "_count",
@@ -167,35 +168,36 @@ class AppendTimes:
     )
 
     def __init__(self, path: Path, base_offset: int, seams: Seams) -> None:
-        """Nothing is known until the file is adopted or recovered; the first write empties it."""
+        """Nothing is known until the file is adopted or recovered. The first write empties it."""
         self._name = str(path)
         self.base_offset = base_offset
         self.end_offset = base_offset
         self.largest_ms = NO_TIMESTAMP
-        """No entry has a larger time. -1 when none has any."""
+        """Upper bound of the times of all entries. -1 if no entry has a time."""
         self.changes = 0
-        """How often entries were taken away: what was found before that means nothing after."""
+        """How often entries were removed. Results found before a removal are not valid after it."""
         self.settled = False
-        """Whether it is decided what of the file is believed."""
+        """Whether it was decided which entries of the file to trust."""
         self._seams = seams
         self._count = 0
         self._crc = 0
         self._last_ms: int | None = NO_TIMESTAMP
-        """Time of the last entry, -1 without one; `None` when it was not read yet."""
+        """Time of the last entry, -1 if there is none; `None` if it was not read yet."""
         self._run_offset: int | None = None
-        """From here to the end all were appended at the time of the last entry; `None` where that
-        is not known."""
+        """First offset of the last run of messages with the time of the last entry; `None` if not
+        known."""
         self._surplus = True
         """Whether the file may hold more than the entries."""
         self._unsynced = False
         self.sync_failed = False
-        """Whether a sync of the file failed, so that none is ever tried again."""
+        """Whether a sync of the file failed. It is never tried again then."""
         self.blocks = Blocks()
-        """Of the entries that were looked at. All were when there are as many as entries."""
+        """Blocks of the entries read so far. All were read once their count equals that of the
+        entries."""
 
     @property
     def path(self) -> Path:
-        """Made when it is asked for: a path takes more memory than its name."""
+        """Created on request: a path takes more memory than its name."""
         return Path(self._name)
 
     def __len__(self) -> int:
@@ -207,13 +209,13 @@ class AppendTimes:
         return self._count * ENTRY.size
 
     def checksums(self) -> AppendTimesChecksum:
-        """What makes the file believable later."""
+        """Return the line of checksums with which the file can be trusted later."""
         return AppendTimesChecksum(self.size_bytes, self._crc, self.largest_ms, self.end_offset)
 
     def adopt(self, checksum: AppendTimesChecksum | None) -> None:
-        """Take the entries that were there when the segment was closed.
+        """Use the entries that were there when the segment was closed.
 
-        Reads nothing but the file's size: the rest is checked by `load`. Raises `OSError`.
+        Reads only the file's size; `load` checks the rest. Raises `OSError`.
         """
         self.settled = True
         self._clear()
@@ -234,11 +236,11 @@ class AppendTimes:
     def recover(
         self, checksum: AppendTimesChecksum | None, certain_offset: int, next_offset: int
     ) -> None:
-        """Keep, after a stop that was not clean, the entries below `certain_offset`.
+        """After an unclean stop, keep the entries below `certain_offset`.
 
-        `checksum` is of when the segment was closed, if it was and nothing was synced since: then
-        the entries of that time are kept. The segment ends at `next_offset`; from the certain
-        offset on, times are unknown. Raises `OSError`.
+        `checksum` is from when the segment was closed, if nothing was synced since: then the
+        entries of that time are kept. The segment ends at `next_offset`. From the certain offset
+        on, times are unknown. Raises `OSError`.
         """
         self.settled = True
         size_bytes = self._size_of_file()
@@ -260,7 +262,8 @@ class AppendTimes:
         self.end_at(next_offset)
 
     def end_at(self, next_offset: int) -> None:
-        """The segment ends at `next_offset`, whatever the entries say. Raises `OSError`."""
+        """Record that the segment ends at `next_offset`, whatever the entries say. Raises
+        `OSError`."""
         if next_offset < self.end_offset:
             self.truncate(next_offset, next_offset)
         elif next_offset > self.end_offset:
@@ -268,13 +271,13 @@ class AppendTimes:
 
     @property
     def loaded(self) -> bool:
-        """Whether all entries were looked at."""
+        """Whether all entries were read."""
         return self.blocks.count == self._count
 
     def load(self) -> bool:
-        """Look at the next entries that were not looked at yet; `True` when all are.
+        """Read the next entries that were not read yet. Return `True` once all were.
 
-        Entries that do not fit their checksum are dropped. Raises `OSError`.
+        Entries that do not match their checksum are dropped. Raises `OSError`.
         """
         blocks = self.blocks
         if blocks.count < self._count:
@@ -291,17 +294,17 @@ class AppendTimes:
         return self.loaded
 
     def add(self, first_offset: int, next_offset: int, append_time_ms: int) -> None:
-        """Note that the messages between the two offsets were appended, all at once.
+        """Record that the messages between the two offsets were appended together.
 
-        `append_time_ms` is -1 when it is not known. When this raises nothing is noted, and
-        `take_back` has to remove what may have been written. Raises `OSError`.
+        `append_time_ms` is -1 if unknown. If this raises, nothing is recorded, and `take_back` has
+        to remove what may have been written. Raises `OSError`.
         """
         self.add_sets((first_offset,), next_offset, append_time_ms)
 
     def add_sets(self, first_offsets: Sequence[int], next_offset: int, append_time_ms: int) -> None:
-        """As `add`, for sets that were appended at the same time, one behind the other.
+        """Like `add`, for consecutive sets that were appended at the same time.
 
-        Each begins at one of `first_offsets`; the last one ends in front of `next_offset`.
+        Each set begins at one of `first_offsets`. The last one ends before `next_offset`.
         """
         if first_offsets[0] != self.end_offset:
             self.end_at(first_offsets[0])
@@ -329,11 +332,12 @@ class AppendTimes:
         self._surplus = False
 
     def add_spans(self, spans: Sequence[Span], next_offset: int) -> None:
-        """As `add` for each span, up to the next one's offset and the last up to `next_offset`.
+        """Like `add` for each span. A span ends at the next one's offset, the last at
+        `next_offset`.
 
-        `spans`, whose offsets rise, are what another log tells of the same messages. Those that
-        only go on as before get no entry of their own. From `RELATIVE_OFFSET_MAX` behind the base
-        offset on no entry can tell a time, and all are unknown.
+        `spans` come from another log with the same messages; their offsets rise. A span with the
+        same time as the one before gets no entry of its own. From `RELATIVE_OFFSET_MAX` behind the
+        base offset on, no entry can hold the offset, and all times are unknown.
         """
         if spans[0][0] != self.end_offset:
             self.end_at(spans[0][0])
@@ -366,7 +370,7 @@ class AppendTimes:
         self.end_offset = next_offset
 
     def _write(self, entries: bytes | bytearray) -> None:
-        """Write entries behind those that are there; until they are taken in they are surplus."""
+        """Write entries behind the existing ones. They are surplus until the caller counts them."""
         self._surplus = True
         try:
             file = self._seams.open_files.use(self._name)
@@ -377,9 +381,9 @@ class AppendTimes:
         self._unsynced = True
 
     def truncate(self, end_offset: int, next_offset: int) -> None:
-        """Forget what is known of offsets from `end_offset` on, where the messages end now.
+        """Drop the times of offsets from `end_offset` on, where the messages now end.
 
-        The segment ends, and goes on, at `next_offset`. Raises `OSError`.
+        The segment now ends at `next_offset`. Raises `OSError`.
         """
         while not self.load():
             pass
@@ -391,7 +395,7 @@ class AppendTimes:
     def take_back(self) -> None:
         """Remove what an `add` that raised may have left. Raises `OSError`.
 
-        Where there is no handle for the file, the next `add` does.
+        If no handle is free for the file, the next `add` removes it.
         """
         if self._surplus:
             self.blocks = Blocks()
@@ -402,24 +406,24 @@ class AppendTimes:
                     raise
 
     def cut_back(self) -> None:
-        """Take away whatever the file holds beyond the entries. Raises `OSError`."""
+        """Remove whatever the file holds beyond the entries. Raises `OSError`."""
         if self._surplus and self._size_of_file() > self.size_bytes:
             self._file().truncate(self.size_bytes)
             self._unsynced = True
         self._surplus = False
 
     def sync(self) -> bool:
-        """Bring to stable storage what was written before this is called.
+        """Sync what was written before this call.
 
-        May be called in another thread than the one that writes. Raises `OSError`. A sync that
-        failed is not tried again: from then on the answer is false.
+        May run in another thread than the writes. Raises `OSError`. A failed sync is not tried
+        again: from then on the result is false.
         """
         if self._unsynced and not self.sync_failed:
             self._unsynced = False
             try:
                 file = self._seams.files.open(self.path)
             except FileNotFoundError:
-                return True  # the segment was dropped
+                return True  # The segment was dropped.
             except OSError:
                 self._unsynced = True
                 raise
@@ -433,7 +437,8 @@ class AppendTimes:
         return not self.sync_failed
 
     def read_block(self, number: int, skipped: int = 0) -> bytes:
-        """The entries of a block but the first ones; none if another process cut the file."""
+        """Return the entries of a block without the first `skipped`; empty if another process
+        truncated the file."""
         first = number * BLOCK_ENTRIES
         wanted = min(self._count - first, BLOCK_ENTRIES) - skipped
         data = self._read(first + skipped, wanted)
@@ -443,15 +448,15 @@ class AppendTimes:
         return data
 
     def only_since(self, offset: int) -> int | None:
-        """The time at which all messages from `offset` on were appended, if that is one and it is
-        known without a look at the file."""
+        """Return the time at which all messages from `offset` on were appended, if it is the same
+        for all and known without reading the file."""
         run_offset = self._run_offset
         if run_offset is None or not (run_offset <= offset < self.end_offset and self.loaded):
             return None
         return self._last_ms
 
     def _clear(self) -> None:
-        """Believe in no entry, and not that the file has none."""
+        """Drop all entries, and assume that the file may still hold some."""
         self.changes += 1
         self.end_offset = self.base_offset
         self.largest_ms = NO_TIMESTAMP
@@ -461,14 +466,14 @@ class AppendTimes:
         self.blocks = Blocks()
 
     def _drop(self, reason: str) -> None:
-        """Believe in nothing that the file tells so far."""
+        """Drop everything known from the file."""
         end_offset = self.end_offset
         self._clear()
         self.end_offset = end_offset
         self._seams.observe("append_times_dropped", path=self._name, reason=reason)
 
     def _retake(self, limit_offset: int, count_max: int | None = None) -> None:
-        """Take the file's first entries anew, up to the first one that makes no sense or is of
+        """Read the file's first entries again, up to the first one that is invalid or at
         `limit_offset` or beyond."""
         self._clear()
         blocks = self.blocks
@@ -483,7 +488,7 @@ class AppendTimes:
         self.end_offset = limit_offset
 
     def _tail_ms(self) -> int:
-        """The time of the last entry; -1 without one."""
+        """Return the time of the last entry; -1 if there is none."""
         if self._last_ms is None:
             data = self._read(self._count - 1, 1)
             if len(data) < ENTRY.size:

@@ -1,12 +1,12 @@
-"""`index-checksums`: what makes the indexes of closed segments believable.
+"""`index-checksums`: the checksums with which the indexes of closed segments are trusted.
 
-Indexes have no checksum of their own. When a segment is rolled or its log closed, the length
-and CRC-32 of both its indexes are noted here, with the positions where the message format
-changes inside the segment, and the same of its append times. An index that does not fit its line
-is rebuilt from the log before it is used, and so are both when the log has another length than it
-had: code that knows no time index may have appended to it. Append times that do not fit are
-unknown from then on, and so is the time map. One line of text a segment, after a line with the
-version (here in three):
+Index files have no checksum of their own. When a segment is rolled or its log closed, this file
+gets a line with the length and CRC-32 of both indexes, the positions where the message format
+changes inside the segment, and the checksums of the append times and the time map. An index that
+does not match its line is rebuilt from the log before it is used. So are both indexes if the length
+of the log has changed: code without a time index may have appended to it. Append times that do not
+match are unknown from then on; a time map that does not match is dropped. The file has a line with
+the version, then one line for each segment (here wrapped):
 
     0
     <base offset> <.log bytes> <.index bytes> <crc> <.timeindex bytes> <crc>
@@ -14,9 +14,10 @@ version (here in three):
         [<.timemap bytes> <crc> <smallest time> <largest time> <messages without a time>]
     <base offset> open <.timeindex entries> <relative offset of the last one>
 
-The last line, of logs that are copied, tells what the time index of the last segment was before it
-was closed: after a stop it goes on as if it had never been. The file is derived data: without it,
-or with lines that cannot be read, indexes are rebuilt, and append times unknown.
+The last line exists only for logs with copies. It has the state of the last segment's time index
+before it was closed: after a stop, the index continues as if it had never been closed. The file is
+derived data: without it, or with lines that cannot be read, indexes are rebuilt, and append times
+are unknown.
 """
 
 import re
@@ -35,30 +36,30 @@ _TIME_MAP_FIELDS = 5
 
 @value_class
 class AppendTimesChecksum:
-    """What is noted of a segment's append times."""
+    """Checksum of a segment's append times."""
 
     size_bytes: int
     """Length of the `.appendtime` file."""
     crc: int
     largest_ms: int
-    """The largest append time, -1 when none is known."""
+    """The largest append time, -1 if none is known."""
     end_offset: int
-    """The file tells of the offsets below it."""
+    """The file has the times of the offsets below it."""
 
 
 @value_class
 class TimeMapChecksum:
-    """What is noted of a segment's time map, which is of its whole log."""
+    """Checksum of a segment's time map, which covers its whole log."""
 
     size_bytes: int
-    """Length of the `.timemap` file; 0 where there is none."""
+    """Length of the `.timemap` file; 0 if there is none."""
     crc: int
     first_ms: int
-    """The smallest time of the segment, -1 when it has none."""
+    """The smallest timestamp of the segment, -1 if it has none."""
     last_ms: int
-    """The largest time."""
+    """The largest timestamp."""
     untimed: int
-    """How many messages have no time."""
+    """Number of messages without a timestamp."""
 
 
 @value_class
@@ -70,23 +71,24 @@ class SegmentChecksums:
     offset_index: tuple[int, int]
     """Length in bytes and CRC-32 of the `.index` file."""
     time_index: tuple[int, int]
-    """The same of the `.timeindex` file."""
+    """Length in bytes and CRC-32 of the `.timeindex` file."""
     magic_changes: tuple[tuple[int, int], ...]
-    """`(position, magic)` where the format differs from the entry before; the first entry too."""
+    """`(position, magic)` of each entry whose format differs from the entry before, and of the
+    first entry."""
     append_times: AppendTimesChecksum | None = None
     time_map: TimeMapChecksum | None = None
     open_form: tuple[int, int] | None = None
-    """`TimeIndex.open_form` before the segment was closed, where closing changed it."""
+    """`TimeIndex.open_form` before the segment was closed, if closing changed it."""
 
     def with_time_map(self, time_map: TimeMapChecksum | None) -> "SegmentChecksums":
-        """The same with another time map."""
+        """Return the line with another time map."""
         indexes = self.offset_index, self.time_index, self.magic_changes
         return SegmentChecksums(
             self.log_bytes, *indexes, self.append_times, time_map, self.open_form
         )
 
     def line(self, base_offset: int) -> bytes:
-        """The line of the segment at `base_offset`."""
+        """Return the line of the segment at `base_offset`, as text of the file."""
         spans = ",".join(f"{position}:{magic}" for position, magic in self.magic_changes)
         offsets, times = self.offset_index, self.time_index
         text = f"{base_offset} {self.log_bytes} "
@@ -102,10 +104,10 @@ class SegmentChecksums:
 
 
 class ChecksumTable:
-    """The checksums of a log's segments, by base offset, and the file's content for them.
+    """The checksums of a log's segments, by base offset, and the file's content.
 
-    The whole file is written at each roll, of logs with thousands of segments too: so its lines are
-    kept, in their order. For any thread, because logs are prepared in one of their own.
+    The whole file is written at each roll, even for logs with thousands of segments, so the lines
+    are kept in order. Any thread may use this, because `prepare` may run in its own thread.
     """
 
     __slots__ = ("_known", "_lines", "_lock")
@@ -113,18 +115,18 @@ class ChecksumTable:
     def __init__(self, known: Mapping[int, SegmentChecksums]) -> None:
         self._known = dict(known)
         self._lines: dict[int, bytes] | None = None
-        """Not made before they are asked for the first time."""
+        """Lines by base offset, made on first use."""
         self._lock = Lock()
 
     def __contains__(self, base_offset: int) -> bool:
         return base_offset in self._known
 
     def get(self, base_offset: int) -> SegmentChecksums | None:
-        """Those of the segment at `base_offset`, if they are known."""
+        """Return the checksums of the segment at `base_offset`, if known."""
         return self._known.get(base_offset)
 
     def put(self, base_offset: int, checksums: SegmentChecksums) -> None:
-        """Note those of a segment, in place of what was known of it."""
+        """Set the checksums of a segment."""
         with self._lock:
             self._known[base_offset] = checksums
             if self._lines is not None:
@@ -135,14 +137,14 @@ class ChecksumTable:
                     self._lines = dict(sorted(self._lines.items()))
 
     def forget(self, base_offset: int) -> bool:
-        """Know nothing of a segment; whether anything was known of it."""
+        """Remove the checksums of a segment. Return whether there were any."""
         with self._lock:
             if self._lines is not None:
                 self._lines.pop(base_offset, None)
             return self._known.pop(base_offset, None) is not None
 
     def content(self) -> bytes:
-        """The file's content."""
+        """Return the content of the file."""
         with self._lock:
             if self._lines is None:
                 known = sorted(self._known.items())
@@ -163,10 +165,11 @@ def end_offset(
     *,
     clean: bool,
 ) -> int | None:
-    """The offset after the last message of a log file of `log_bytes`, in a log without gaps; `None`
-    where that is not known, or messages may be missing at the end of the file.
+    """Return the offset after the last message of a log file of `log_bytes`, in a log without gaps.
+    `None` if it is not known, or if messages may be missing at the end of the file.
 
-    `next_base_offset` is that of the next segment; of the last one only a clean stop tells the end.
+    `next_base_offset` is that of the next segment. For the last segment only a clean stop gives the
+    end.
     """
     if checksums is None or log_bytes != checksums.log_bytes:
         return None
@@ -178,10 +181,11 @@ def end_offset(
 def following_base(
     checksums: Mapping[int, SegmentChecksums], base_offset: int, next_base_offset: int | None
 ) -> int | None:
-    """Where the segment begins, or began, that comes after the one at `base_offset`.
+    """Return the base offset of the segment after the one at `base_offset`, even if that segment is
+    missing.
 
-    `next_base_offset` is that of the next log file that is there. One in front of it may be gone;
-    its line, and what the segment's own line says of its append times, tell of it.
+    `next_base_offset` is that of the next existing log file. A segment before it may be missing;
+    its line, and the end of the append times in the segment's own line, show this.
     """
     known = [base for base in checksums if base > base_offset]
     if next_base_offset is not None:
@@ -193,7 +197,7 @@ def following_base(
 
 
 def parse_checksums(data: bytes) -> dict[int, SegmentChecksums]:
-    """Seals by base offset; lines that make no sense are left out."""
+    """Return the checksums by base offset. Invalid lines are skipped."""
     lines = data.decode("ascii", errors="replace").splitlines()
     checksums: dict[int, SegmentChecksums] = {}
     if not lines or lines[0] != _VERSION:
@@ -223,7 +227,7 @@ def parse_checksums(data: bytes) -> dict[int, SegmentChecksums]:
 
 
 def _take_open_form(checksums: dict[int, SegmentChecksums], fields: Sequence[str]) -> None:
-    """Take the line that says what a time index was before it was closed, if it makes sense."""
+    """Parse the line with the open form of a time index, if it is valid."""
     try:
         base, entries, offset = int(fields[0]), int(fields[2]), int(fields[3])
     except (ValueError, IndexError):
@@ -233,10 +237,10 @@ def _take_open_form(checksums: dict[int, SegmentChecksums], fields: Sequence[str
 
 
 def is_open_form(line: bytes) -> bool:
-    """Whether a line tells what a time index was before it was closed."""
+    """Whether a line has the open form of a time index."""
     return re.fullmatch(rb"[0-9]{1,19} open [0-9]{1,10} [0-9]{1,10}\n", line) is not None
 
 
 def format_checksums(checksums: Mapping[int, SegmentChecksums]) -> bytes:
-    """The file's content for `checksums`."""
+    """Return the file's content for `checksums`."""
     return ChecksumTable(checksums).content()

@@ -25,10 +25,11 @@ from ..files import NO_HANDLES, File, Files
 from ..open_files import IndexCache, OpenFiles
 
 CHUNK_ENTRIES: Final = 512
-"""Entries that are read together: 4 or 6 KiB."""
+"""Number of entries read together: 4 or 6 KiB."""
 
 _generations: Final = counted()
-"""Whatever is read belongs to one of these: a file that changes is another one."""
+"""Numbers the states of index files: a changed file gets a new number, so cached chunks of it are
+not used."""
 
 OFFSET_ENTRY: Final = Struct(">ii")
 """Relative offset, position in the log."""
@@ -37,7 +38,7 @@ TIME_ENTRY: Final = Struct(">qi")
 """Timestamp in ms, relative offset."""
 
 _KEPT_BYTES: Final = 512
-"""So many bytes of an index stay in memory: small segments are many."""
+"""Indexes up to this size stay in memory: there are many small segments."""
 
 
 class StoredFile:
@@ -56,7 +57,7 @@ class StoredFile:
         self.count = count
 
     def chunk(self, number: int) -> bytes:
-        """The bytes of one chunk of entries. Raises `OSError`."""
+        """Return the bytes of one chunk of entries. Raises `OSError`."""
         key = "column", self._generation, number
         data = self._cache.get(key)
         if data is None:
@@ -70,7 +71,7 @@ class StoredFile:
         return data
 
     def read(self, first: int) -> bytes:
-        """The bytes of all entries from number `first` on. Raises `OSError`."""
+        """Return the bytes of all entries from number `first` on. Raises `OSError`."""
         begin = first * self._entry_bytes
         wanted = self.count * self._entry_bytes - begin
         return self._open_files.use(self._name).pread(wanted, begin) if wanted > 0 else b""
@@ -82,7 +83,8 @@ class StoredColumn(Sequence[int]):
     __slots__ = ("_at", "_entry_bytes", "_file", "_number")
 
     def __init__(self, file: StoredFile, entry_bytes: int, kind: str, at: int) -> None:
-        """`kind` is the number's letter in the module `struct`, `at` where in an entry it is."""
+        """`kind` is the number's format character of the module `struct`, `at` its position in an
+        entry."""
         self._file = file
         self._entry_bytes = entry_bytes
         self._number = Struct(">" + kind)
@@ -110,8 +112,8 @@ class StoredColumn(Sequence[int]):
         return found
 
     def search(self, value: int, *, right: bool) -> int:
-        """Where `value` belongs among numbers that rise: in front of those that are equal, or, with
-        `right`, behind them. Raises `OSError`."""
+        """Return where `value` belongs among rising numbers: before equal ones, or behind them with
+        `right`. Raises `OSError`."""
         limit = value if right else value - 1
         at, number_at, chunk_of = self._at, self._number.unpack_from, self._file.chunk
         low, high = 0, -(-self._file.count // CHUNK_ENTRIES)
@@ -124,7 +126,7 @@ class StoredColumn(Sequence[int]):
         return (low - 1) * CHUNK_ENTRIES + self._search_chunk(low - 1, limit) if low else 0
 
     def _search_chunk(self, chunk: int, limit: int) -> int:
-        """How many numbers at the start of a chunk are `limit` or less."""
+        """Return how many numbers at the start of a chunk are `limit` or less."""
         data, size, at = self._file.chunk(chunk), self._entry_bytes, self._at
         number_at = self._number.unpack_from
         low, high = 0, len(data) // size
@@ -138,25 +140,27 @@ class StoredColumn(Sequence[int]):
 
 
 Column = Union[StoredColumn, "array[int]"]
-"""Numbers of an index, wherever they are."""
+"""Numbers of an index, in memory or in a file."""
 
 
 def bisect_left(column: Column, value: int) -> int:
-    """As the standard library's, which would look each number up by itself. Raises `OSError`."""
+    """Like the standard library's function, which would read each number separately. Raises
+    `OSError`."""
     if type(column) is StoredColumn:
         return column.search(value, right=False)
     return bisect.bisect_left(column, value)
 
 
 def bisect_right(column: Column, value: int) -> int:
-    """As the standard library's, which would look each number up by itself. Raises `OSError`."""
+    """Like the standard library's function, which would read each number separately. Raises
+    `OSError`."""
     if type(column) is StoredColumn:
         return column.search(value, right=True)
     return bisect.bisect_right(column, value)
 
 
 def numbers_of(data: bytes) -> "array[int]":
-    """The int32s that `data` is, big-endian as in the files."""
+    """Decode big-endian int32s, as in the files."""
     numbers = array("i", data)
     if sys.byteorder == "little":
         numbers.byteswap()
@@ -164,7 +168,7 @@ def numbers_of(data: bytes) -> "array[int]":
 
 
 def bytes_of(numbers: "array[int]") -> bytes:
-    """The opposite of `numbers_of`; `numbers` are of no use after that."""
+    """The inverse of `numbers_of`. `numbers` must not be used afterwards."""
     if sys.byteorder == "little":
         numbers.byteswap()
     return numbers.tobytes()
@@ -189,7 +193,7 @@ class IndexFile(ABC):
 
     ENTRY_BYTES: ClassVar[int]
     KEPT_ENTRIES: ClassVar[int] = 0
-    """How many entries a place is kept for."""
+    """Number of entries for which room is reserved."""
 
     def __init__(
         self,
@@ -206,31 +210,31 @@ class IndexFile(ABC):
         self.count = 0
         """Number of entries."""
         self.room = self.max_entries - self.KEPT_ENTRIES
-        """How many entries more there may be."""
+        """How many more entries fit."""
         self._open_files = open_files
         self._failed_from: int | None = None
-        """First entry that a write that failed may have left wrong in the file."""
+        """First entry that a failed write may have left wrong in the file."""
         self._surplus = False
         """Whether the file may hold more than the entries."""
         self._cache = cache
         self._stored: StoredFile | None = None
-        """Where the entries are that are not in memory."""
+        """The file with the entries, if they are not in memory."""
 
     def __len__(self) -> int:
         return self.count
 
     def _set_count(self, count: int) -> None:
-        """There are so many entries now."""
+        """Set the number of entries."""
         self.count = count
         self.room = self.max_entries - self.KEPT_ENTRIES - count
 
     @abstractmethod
     def encoded(self, first: int = 0) -> bytes:
-        """The bytes of the entries from number `first` on."""
+        """Return the bytes of the entries from number `first` on."""
 
     @abstractmethod
     def load(self, data: bytes) -> None:
-        """Take the entries of `data`, whole ones only."""
+        """Load the complete entries in `data`."""
 
     @abstractmethod
     def _shorten(self, count: int) -> None:
@@ -238,12 +242,12 @@ class IndexFile(ABC):
 
     @abstractmethod
     def _read_from(self, stored: StoredFile) -> None:
-        """Give up the mirror for columns of a file."""
+        """Replace the mirror by columns read from a file."""
 
     def release(self) -> None:
-        """Keep the entries of a closed segment out of memory from now on, if they are many.
+        """Keep the entries of a closed segment out of memory from now on, if there are many.
 
-        Whatever changes them takes them back. Those that the file lacks stay.
+        A change loads them again. Entries that the file lacks stay in memory.
         """
         complete = self._failed_from is None and not self._surplus and self._stored is None
         if complete and self._cache is not None and self.size_bytes > _KEPT_BYTES:
@@ -254,7 +258,7 @@ class IndexFile(ABC):
             self._stored = stored
 
     def _take_back(self) -> None:
-        """Have the entries in memory, to change them. Raises `OSError`."""
+        """Load the entries into memory, to change them. Raises `OSError`."""
         if self._stored is not None:
             data = self._stored.read(0)
             self._stored = None
@@ -270,9 +274,9 @@ class IndexFile(ABC):
         return len(data), crc32(data)
 
     def write_from(self, first: int) -> bool:
-        """Write the entries from number `first` on to their places in the file, if there are any.
+        """Write the entries from number `first` on to the file, if there are any.
 
-        What an earlier write did not bring there is written again. Returns whether the file was
+        Entries that an earlier write failed to write are written again. Returns whether the file
         changed.
         """
         if self._failed_from is not None:
@@ -291,7 +295,7 @@ class IndexFile(ABC):
     def keep(self, count: int) -> None:
         """Drop all entries but the first `count`, in memory and in the file.
 
-        Where there is no handle for the file, the next write takes them away.
+        If no handle is free for the file, the next write truncates it.
         """
         self._take_back()
         self._shorten(count)
@@ -303,9 +307,9 @@ class IndexFile(ABC):
             self._surplus = True
 
     def replace(self, files: Files) -> None:
-        """Make the file hold exactly the entries in memory; it is not written when it does.
+        """Make the file hold exactly the entries in memory. Writes nothing if it already does.
 
-        Uses no handle that others use, so it may run in any thread. Raises `OSError`.
+        Opens its own handle, so it may run in any thread. Raises `OSError`.
         """
         data = self.encoded()
         self._failed_from = None
@@ -320,9 +324,10 @@ class IndexFile(ABC):
 
 
 def entries_end(file: File, entry: Struct, size_bytes: int) -> int:
-    """Where the entries of an index end: before a torn one, and before zeros to the end.
+    """Return where the entries of an index end: before a torn entry, and before zeros up to the
+    end.
 
-    Kafka makes an index file at its full size; slots that are still zero are no entries.
+    Kafka creates an index file at its full size. Slots that are still zero are not entries.
     """
     end = size_bytes - size_bytes % entry.size
     step = CHUNK_BYTES - CHUNK_BYTES % entry.size
@@ -336,7 +341,7 @@ def entries_end(file: File, entry: Struct, size_bytes: int) -> int:
 
 
 def index_entries(file: File, entry: Struct, end: int) -> Iterator[tuple[int, int, int]]:
-    """`(byte position, first number, second number)` of the entries before `end`."""
+    """Yield `(byte position, first number, second number)` of the entries before `end`."""
     step = CHUNK_BYTES - CHUNK_BYTES % entry.size
     for start in range(0, end, step):
         data = file.pread(min(step, end - start), start)

@@ -1,8 +1,8 @@
-"""The offset index (`.index`): where in the log file to start looking for an offset.
+"""The offset index (`.index`): from which position in the log file to search for an offset.
 
-Entry, 8 bytes: offset relative to the segment's base (int32), position in the log file (int32).
-Offsets and positions both increase. An entry's offset is the entry's own in the log: for a
-compressed wrapper that is its last message's.
+An entry has 8 bytes: offset relative to the segment's base (int32), position in the log file
+(int32). Offsets and positions both increase. The offset is that of the entry in the log; for a
+wrapper message it is the offset of the last message inside.
 """
 
 from array import array
@@ -41,7 +41,7 @@ class OffsetIndex(IndexFile):
         self._positions = array("i")
 
     def add(self, offset: int, position: int) -> None:
-        """Add an entry in memory; the offset must be above the last one's."""
+        """Add an entry in memory. Its offset must be above that of the last entry."""
         self._take_back()
         assert not self._offsets or offset - self.base_offset > self._offsets[-1]
         self._offsets.append(offset - self.base_offset)
@@ -49,9 +49,10 @@ class OffsetIndex(IndexFile):
         self._set_count(len(self._offsets))
 
     def add_all(self, offsets: "array[int]", positions: "array[int]") -> None:
-        """As `add` for each; `offsets` are counted from the base offset, both are int32.
+        """Like `add` for several entries. `offsets` are relative to the base offset; both arrays
+        are int32.
 
-        There must be room for all of them.
+        There must be room for all entries.
         """
         if self._stored is not None:
             self._take_back()
@@ -62,17 +63,18 @@ class OffsetIndex(IndexFile):
         self.room -= len(offsets)
 
     def entry(self, number: int) -> tuple[int, int]:
-        """`(offset, position)` of an entry, by its number from 0."""
+        """Return `(offset, position)` of an entry, by its number from 0."""
         return self.base_offset + self._offsets[number], self._positions[number]
 
     def lookup(self, offset: int) -> int:
-        """Position to start looking for `offset`: the last entry at or below it, else 0."""
+        """Return the position to start searching for `offset`: that of the last entry at or below
+        it, else 0."""
         number = bisect_right(self._offsets, offset - self.base_offset) - 1
         return self._positions[number] if number >= 0 else 0
 
     def around(self, offset: int) -> tuple[int, int, int]:
-        """`(offset, position)` of the last entry at or below `offset`, else of the start, and the
-        position of the next one, else one beyond all."""
+        """Return `(offset, position)` of the last entry at or below `offset`, or of the start, and
+        the position of the next entry, or one beyond all."""
         number = bisect_right(self._offsets, offset - self.base_offset)
         after = self._positions[number] if number < len(self._positions) else RELATIVE_OFFSET_MAX
         if not number:
@@ -80,16 +82,16 @@ class OffsetIndex(IndexFile):
         return self.base_offset + self._offsets[number - 1], self._positions[number - 1], after
 
     def truncate(self, offset: int, position: int) -> None:
-        """Drop the entries at `offset` and above, and those at byte `position` of the log and
-        behind it, as `keep` does. Raises `OSError`."""
+        """Drop the entries at `offset` and above, and those at or behind byte `position` of the
+        log, as `keep` does. Raises `OSError`."""
         self.keep(min(self.count_below(offset), self.count_before(position)))
 
     def count_below(self, offset: int) -> int:
-        """Number of entries whose offset is below `offset`."""
+        """Return the number of entries whose offset is below `offset`."""
         return bisect_left(self._offsets, offset - self.base_offset)
 
     def count_before(self, position: int) -> int:
-        """Number of entries whose position is below `position`."""
+        """Return the number of entries whose position is below `position`."""
         return bisect_left(self._positions, position)
 
     def encoded(self, first: int = 0) -> bytes:

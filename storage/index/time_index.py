@@ -1,13 +1,13 @@
-"""The time index (`.timeindex`): from which offset on to look for a time.
+"""The time index (`.timeindex`): from which offset on to search for a timestamp.
 
-Entry, 12 bytes: timestamp in ms (int64), offset relative to the segment's base (int32). An
-entry `(T, n)` says: every message of this segment with an offset below `n` has a timestamp
-<= T, and `n` is the next offset when the entry is written. Timestamps and offsets both
-increase. The last entry of a rolled or closed segment is its largest timestamp and the base
-offset of the next segment; a segment without timestamps has no entry.
+An entry has 12 bytes: timestamp in ms (int64), offset relative to the segment's base (int32). An
+entry `(T, n)` says that every message of this segment with an offset below `n` has a timestamp <=
+T; `n` is the next offset at the time of writing. Timestamps and offsets both increase. The last
+entry of a rolled or closed segment has its largest timestamp and the base offset of the next
+segment. A segment without timestamps has no entry.
 
-Kafka stores the offset of the message that has the maximum instead. `start_for` and `truncate`
-are right for both meanings.
+Kafka stores the offset of the message with the maximum instead. `start_for` and `truncate` are
+correct for both meanings.
 """
 
 import sys
@@ -27,17 +27,17 @@ from .index_file import (
 )
 
 _LOW, _HIGH = (0, 1) if sys.byteorder == "little" else (1, 0)
-"""Where the halves of an int64 lie in memory."""
+"""Positions of the halves of an int64 in memory."""
 
 
 class TimeIndex(IndexFile):
-    """Sparse map from the largest timestamp so far to the offset where it was known."""
+    """Sparse map from the largest timestamp so far to the next offset at that time."""
 
     __slots__ = ("_offsets", "_timestamps")
 
     ENTRY_BYTES = 12
     KEPT_ENTRIES = 1
-    """The closing one."""
+    """The closing entry."""
 
     def __init__(
         self,
@@ -53,11 +53,12 @@ class TimeIndex(IndexFile):
 
     @property
     def last_timestamp_ms(self) -> int:
-        """Timestamp of the last entry, -1 when there is none."""
+        """Timestamp of the last entry, -1 if there is none."""
         return self._timestamps[-1] if self._timestamps else -1
 
     def add(self, timestamp_ms: int, offset: int) -> bool:
-        """Add an entry in memory when `timestamp_ms` is above the last one; say whether it was."""
+        """Add an entry in memory if `timestamp_ms` is above the last one. Return whether it was
+        added."""
         self._take_back()
         if timestamp_ms <= self.last_timestamp_ms:
             return False
@@ -68,9 +69,9 @@ class TimeIndex(IndexFile):
         return True
 
     def add_all(self, timestamps_ms: "array[int]", offsets: "array[int]") -> None:
-        """As `add` for each; there must be room for all of them.
+        """Like `add` for several entries. There must be room for all of them.
 
-        The timestamps (int64) rise. `offsets` (int32) are counted from the base offset.
+        The timestamps (int64) rise. `offsets` (int32) are relative to the base offset.
         """
         if not timestamps_ms:
             return
@@ -86,18 +87,18 @@ class TimeIndex(IndexFile):
 
     @property
     def open_form(self) -> tuple[int, int]:
-        """What `reopen` needs: how many entries there are, and the last one's offset, counted from
-        the base offset."""
+        """What `reopen` needs: the number of entries, and the last one's offset relative to the
+        base offset."""
         return len(self._offsets), self._offsets[-1] if self._offsets else 0
 
     def reopen(self, entries: int, last_offset: int) -> None:
-        """Be again as before `finish`, in memory; the next write brings it to the file.
+        """Restore in memory the state before `finish`. The next write brings it to the file.
 
-        `entries` and `last_offset` are the `open_form` of then.
+        `entries` and `last_offset` are the `open_form` of that state.
         """
         self._take_back()
         if not self.count - 1 <= entries <= self.count:
-            return  # of another index
+            return  # The values belong to another index.
         self._shorten(entries)
         if entries and last_offset <= self._offsets[-1]:
             self._offsets[-1] = last_offset
@@ -107,10 +108,11 @@ class TimeIndex(IndexFile):
     def finish(self, timestamp_ms: int, next_offset: int) -> int:
         """Make the last entry `(timestamp_ms, next_offset)`, in memory.
 
-        An entry that already has the timestamp is moved up to `next_offset`, which is true of it
-        too. Where that is further from the base than an entry can say, as in a segment that Kafka
-        let grow too long, the entry is for the furthest offset that it can say, which is true as
-        well. Returns the number of the first entry that changed (their number when none did).
+        If an entry has that timestamp already, it is moved up to `next_offset`, which is correct
+        for it too. If `next_offset` is further from the base than an entry can hold, as in a
+        segment that Kafka let grow too long, the entry gets the largest possible offset, which is
+        correct as well. Returns the number of the first changed entry (the number of entries if
+        none changed).
         """
         self._take_back()
         next_offset = min(next_offset, self.base_offset + RELATIVE_OFFSET_MAX)
@@ -125,29 +127,29 @@ class TimeIndex(IndexFile):
         return self.count
 
     def _raise_last(self, timestamp_ms: int) -> int:
-        """Make `timestamp_ms` that of the last entry, behind which there can be none, if it is
-        above it; as `finish`."""
+        """Raise the last entry, which can have none behind it, to `timestamp_ms` if that is larger.
+        Returns as `finish`."""
         if timestamp_ms <= self._timestamps[-1]:
             return self.count
         self._timestamps[-1] = timestamp_ms
         return self.count - 1
 
     def entry(self, number: int) -> tuple[int, int]:
-        """`(timestamp_ms, offset)` of an entry, by its number from 0."""
+        """Return `(timestamp_ms, offset)` of an entry, by its number from 0."""
         return self._timestamps[number], self.base_offset + self._offsets[number]
 
     def start_for(self, target_ms: int) -> int:
-        """Offset to start looking for the first timestamp >= `target_ms`.
+        """Return the offset to start searching for the first timestamp >= `target_ms`.
 
-        The offset of the last entry whose timestamp is strictly below the target, else the base
-        offset.
+        That is the offset of the last entry whose timestamp is strictly below the target, else the
+        base offset.
         """
         number = bisect_left(self._timestamps, target_ms) - 1
         return self.base_offset + (self._offsets[number] if number >= 0 else 0)
 
     def known_before(self, offset: int) -> tuple[int, int]:
-        """`(timestamp_ms, known)`: the largest timestamp below offset `known`, which is no larger
-        than `offset`; `(-1, base offset)` when no entry tells."""
+        """Return `(timestamp_ms, known)`: the largest timestamp below offset `known`, the largest
+        such offset up to `offset`. `(-1, base offset)` if no entry has it."""
         count = self.count_below(offset)
         return self.entry(count - 1) if count else (-1, self.base_offset)
 
@@ -156,7 +158,7 @@ class TimeIndex(IndexFile):
         self.keep(self.count_below(offset))
 
     def count_below(self, offset: int) -> int:
-        """Number of entries whose offset is below `offset`."""
+        """Return the number of entries whose offset is below `offset`."""
         return bisect_left(self._offsets, offset - self.base_offset)
 
     def encoded(self, first: int = 0) -> bytes:

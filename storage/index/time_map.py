@@ -1,16 +1,17 @@
-"""The time map of a segment (`.timemap`): which message times occur in which blocks of its log.
+"""The time map of a segment (`.timemap`): which timestamps occur in which blocks of its log.
 
-The file is a row of blocks, as `protocol/records/kernel/reference/times.py` writes them. A block is
-whole entries of the log, of `BLOCK_BYTES` or a little more, or of what was appended at once; blocks
-follow each other from the start of the log. Each says in which spans of time its messages are, and
-how many in each, so that a few early or late messages make no block look like one of days.
+The file is a row of blocks, in the format of `protocol/records/kernel/reference/times.py`. A block
+covers whole entries of the log: `BLOCK_BYTES` or a little more, or what was appended at once.
+Blocks follow each other from the start of the log. Each block lists the time spans of its messages
+and how many messages are in each span, so a few early or late messages do not make a block look as
+if it covered days.
 
-The map is derived data and may end before the log does: what is behind it is read where it matters.
-It is made along with appends. Times of one append that are close together are noted as one span,
-and cost nothing; of others each is looked at. In front of what would have to be decompressed for
-that it ends, and is made from the log for the first search (`time_mapping`), as for logs that were
-written without it. A map is believed when it is as long as its segment's line in `index-checksums`
-says and has its CRC-32, and where this process has made it.
+The map is derived data and may end before the log does; the rest of the log is read where needed.
+Appends extend the map. Timestamps of one append that are close together become one span at no cost;
+others are examined one by one. The map ends before data that would have to be decompressed for
+that. The first search then completes it from the log (`time_mapping`), as for logs that were
+written without a map. A map is trusted if its length and CRC-32 match the segment's line in
+`index-checksums`, or if this process made it.
 """
 
 from array import array
@@ -28,33 +29,35 @@ from ..seams import Seams
 from .index_checksums import TimeMapChecksum
 
 BLOCK_BYTES: Final = 64 << 10
-"""A window reads a block too much at either end, at most; one takes 20 to 250 bytes of a map."""
+"""A window reads at most one unneeded block at either end. A block takes 20 to 250
+bytes of a map."""
 
 CLOSE_MS: Final = 1_000
-"""Times of one append that are as close together as this are noted as one span."""
+"""Timestamps of one append within this range become one span."""
 
 SetTimes = tuple[int, int, int]
-"""The smallest and the largest time of messages, all of which have one, or -1 twice where none has;
-and how many they are."""
+"""The smallest and the largest timestamp of messages that all have one, or -1 twice if none has;
+and their number."""
 
 SetSpans = tuple[bytes, int, int, int]
-"""Rows of messages (`time_blocks`), their first offset, how many bytes the block that they begin in
-has in front of them, and how many the one that they end in has behind the block before."""
+"""Rows of messages (`time_blocks`), their first offset, the number of bytes before them in the
+block in which they begin, and the bytes of the unfinished block in which they end."""
 
 _generations: Final = counted()
 
 _WRITTEN_BYTES: Final = 8 << 10
-"""Blocks are written when there are so many bytes of them."""
+"""Blocks are written once they have this many bytes."""
 
 _ROWS_NOTED: Final = 256
-"""So many rows become blocks together, or earlier for a search."""
+"""Number of rows that are turned into blocks together. A search does so earlier."""
 
 ROW_NUMBERS: Final = 6
-"""Of what `time_blocks` takes."""
+"""Numbers in one row of `time_blocks`."""
 
 
 class TimeMap:
-    """The map of one segment's log, up to, without, byte `log_bytes` and `next_offset`."""
+    """The map of one segment's log, up to, but not including, byte `log_bytes` and
+    `next_offset`."""
 
     __slots__ = (
         "_checked",
@@ -85,22 +88,23 @@ class TimeMap:
         self.base_offset = base_offset
         self._seams = seams
         self.makes = False
-        """Whether appends are noted as they come."""
+        """Whether appends extend the map."""
         self._in_memory = False
-        """Whether the file cannot be read: it would be made, and not read, again and again."""
+        """Whether the file cannot be read: otherwise it would be made again and again without being
+        used."""
         self.forget()
 
     @property
     def path(self) -> Path:
-        """Made when it is asked for: a path takes more memory than its name."""
+        """Created on request: a path takes more memory than its name."""
         return Path(self._name)
 
     def forget(self) -> None:
-        """Know nothing, and believe nothing of the file."""
+        """Drop everything known, and trust nothing in the file."""
         self.makes = False
         self.log_bytes = 0
         self.summary_bytes = 0
-        """`first_ms`, `last_ms` and `untimed` are of so many bytes of the log."""
+        """Number of bytes of the log that `first_ms`, `last_ms` and `untimed` cover."""
         self.next_offset = self.base_offset
         self.first_ms = self.last_ms = NO_TIMESTAMP
         self.untimed = 0
@@ -112,8 +116,8 @@ class TimeMap:
         self._begin_noting()
 
     def discard(self) -> None:
-        """`forget`, and let no file stay that would tell of another log. Its removal may fail: it
-        is not believed."""
+        """`forget`, and remove the file, which would describe another log. Removal may fail: the
+        file is not trusted."""
         self.forget()
         self._seams.open_files.forget(self._name)
         with suppress(OSError):
@@ -122,26 +126,27 @@ class TimeMap:
 
     def _begin_noting(self) -> None:
         self._noted = array("q")
-        """Appends behind the blocks, as `time_blocks` gets them."""
+        """Rows of appends behind the blocks, as `time_blocks` takes them."""
         self.since_bytes = 0
-        """Of what is noted, how much is behind the last whole block."""
+        """Bytes of these rows behind the last whole block."""
         self._noted_bytes, self._noted_offset = self.log_bytes, self.next_offset
-        """Where the last of them ended."""
+        """End of the last of these rows."""
 
     def begin(self) -> None:
-        """Note appends from the start of an empty log on."""
+        """Begin to extend the map with appends, from the start of an empty log."""
         self.discard()
         self.makes = True
 
     @property
     def size_bytes(self) -> int:
-        """Length of the map."""
+        """Length of the map in bytes."""
         self._end_blocks()
         return self._size_bytes + len(self._unwritten)
 
     @property
     def version(self) -> tuple[int, int]:
-        """Tells the content: no other map, and this one at no other time, has the same."""
+        """Identifies the content: no other map, and no other state of this map, has
+        the same value."""
         return self._generation, self.size_bytes
 
     def add(
@@ -151,9 +156,9 @@ class TimeMap:
         next_offset: int,
         times: SetTimes | SetSpans | bytes | None,
     ) -> None:
-        """Take in `data`, which was appended at `position`, and whose times may be known, or are
-        in rows already (those of `time_spans` alone, or `SetSpans`); the map ends in front of what
-        would have to be decompressed for them."""
+        """Extend the map by `data`, which was appended at `position`. The times may be known, or be
+        rows already (those of `time_spans` alone, or `SetSpans`). The map ends before data that
+        would have to be decompressed to get its times."""
         size_bytes = len(data)
         if position != self._noted_bytes:
             self._end_early()
@@ -174,8 +179,8 @@ class TimeMap:
             self._end_early()
             return
         self._noted_bytes, self._noted_offset = position + size_bytes, next_offset
-        # To find that no block is full takes a look at each row: after small appends it would cost
-        # more than they do.
+        # To find that no block is full, each row has to be examined. For small appends that would
+        # cost more than the append itself.
         if (
             len(self._noted) >= _ROWS_NOTED * ROW_NUMBERS
             and self._noted_bytes - self.log_bytes > self.since_bytes
@@ -187,7 +192,8 @@ class TimeMap:
         self._pass((size_bytes,))
 
     def _record_entries(self, data: Buffer) -> bool:
-        """Look at the times of the messages in `data`; whether that could be done for all."""
+        """Add the times of the messages in `data`. Return whether all were available without
+        decompression."""
         rows, end, _, self.since_bytes = entry_spans(
             data,
             0,
@@ -203,14 +209,14 @@ class TimeMap:
 
     def _record_rows(self, data: bytes, next_offset: int) -> None:
         rows = array("q", data)
-        # Offsets that are missing in front of an append belong to its first piece.
+        # Offsets that are missing before an append belong to its first piece.
         first = next(at for at in range(1, len(rows), ROW_NUMBERS) if rows[at])
         rows[first] += next_offset - self._noted_offset - sum(rows[1::ROW_NUMBERS])
         self._noted += rows
         self._pass(rows[0::ROW_NUMBERS])
 
     def _pass(self, sizes: Iterable[int]) -> None:
-        """Go on behind pieces of these sizes, each of which may end a block."""
+        """Advance over pieces of these sizes, each of which may end a block."""
         for size_bytes in sizes:
             self.since_bytes += size_bytes
             if self.since_bytes >= BLOCK_BYTES:
@@ -240,7 +246,8 @@ class TimeMap:
         return self.makes and begin <= offset
 
     def take_back(self, log_bytes: int) -> None:
-        """The log was cut back to `log_bytes`, where an append began that may be noted in part."""
+        """Undo appends: the log was truncated to `log_bytes`, the start of an append that may be
+        recorded in part."""
         noted = self._noted
         while noted and (self._noted_bytes > log_bytes or not noted[-ROW_NUMBERS]):
             self._noted_bytes -= noted[-ROW_NUMBERS]
@@ -252,8 +259,8 @@ class TimeMap:
             self.discard()
 
     def _end_blocks(self, *, whole: bool = False) -> None:
-        """Make blocks of the appends that were noted, as far as they fill some; of all if this is
-        `whole`."""
+        """Turn the recorded appends into blocks, as far as they fill any. `whole` includes the
+        last, unfinished block."""
         if not (self._noted and self.makes):
             return
         blocks, ended, extent = time_blocks(self._noted, block_bytes=BLOCK_BYTES, whole=whole)
@@ -285,7 +292,7 @@ class TimeMap:
                 self.last_ms = last_ms
 
     def _write(self) -> None:
-        """Bring what is not in the file there; where that fails it stays in memory."""
+        """Write the blocks that are not in the file. On failure they stay in memory."""
         if self._in_memory:
             return
         open_files = self._seams.open_files
@@ -308,9 +315,9 @@ class TimeMap:
         self._unwritten.clear()
 
     def end(self, log_bytes: int) -> None:
-        """The log ends, at `log_bytes`: note its last block, and write what is not written.
+        """Finish the map at the end of the log: add the last block and write what is not written.
 
-        A log that is shorter than a block has no file.
+        A log shorter than a block has no file.
         """
         if self._noted_bytes == log_bytes:
             self._end_blocks(whole=True)
@@ -319,7 +326,8 @@ class TimeMap:
             self._write()
 
     def checksum(self, log_bytes: int) -> TimeMapChecksum | None:
-        """What makes the map believable later, if it is of the whole log."""
+        """Return the checksum with which the map can be trusted later, if it covers
+        the whole log."""
         if self.summary_bytes != log_bytes:
             return None
         size_bytes, crc = self._size_bytes, self._crc
@@ -330,8 +338,8 @@ class TimeMap:
         return TimeMapChecksum(size_bytes, crc, self.first_ms, self.last_ms, self.untimed)
 
     def adopt(self, checksum: TimeMapChecksum | None, log_bytes: int) -> None:
-        """Take the map that a line in `index-checksums` is of; the file is read, and `next_offset`
-        known, when it is asked for."""
+        """Use the map that a line in `index-checksums` describes. The file is read, and
+        `next_offset` known, on first use."""
         self.forget()
         if checksum is None:
             return
@@ -343,7 +351,7 @@ class TimeMap:
             self._checked = False
 
     def data(self) -> bytes:
-        """The whole map. It is forgotten, and empty then, where the file is not what it was."""
+        """Return the whole map. If the file does not match, the map is forgotten, and empty."""
         self._end_blocks()
         if not self._size_bytes:
             return bytes(self._unwritten)
@@ -368,7 +376,7 @@ class TimeMap:
         return data
 
     def _check(self, data: bytes) -> None:
-        """Raise `ValueError` unless `data` is the map; its content is looked at once."""
+        """Raise `ValueError` unless `data` is the map. The content is checked once."""
         if len(data) != self._size_bytes:
             raise ValueError("shorter than it was")
         if self._checked:
@@ -378,18 +386,18 @@ class TimeMap:
         log_bytes, offsets = time_map_extent(data)[1:3]
         if log_bytes != self.log_bytes:
             raise ValueError("it is of another log")
-        # Behind it there may be offsets without a message, up to the next segment.
+        # Offsets without a message may follow, up to the next segment.
         self.next_offset = self.base_offset + offsets
         self._begin_noting()
         self._checked = True
 
     def take(self, from_bytes: int, blocks: bytes, log_bytes: int, next_offset: int) -> None:
-        """Take blocks that were made from the log, of what is behind `from_bytes`."""
+        """Add blocks that were made from the log, for the part behind `from_bytes`."""
         if from_bytes != self.log_bytes or log_bytes <= from_bytes or self.makes:
             return
         _, _, _, untimed, first_ms, last_ms = time_map_extent(blocks)
         if not from_bytes:
-            # What a line said of the whole log, without a map, is found again.
+            # The summary of the whole log, known from a line without a map, is computed again.
             self.forget()
         self._take(blocks, log_bytes, next_offset, untimed, first_ms, last_ms)
         self._begin_noting()

@@ -1,4 +1,4 @@
-"""Making a segment's time map from its log, for a thread of its own."""
+"""Making a segment's time map from its log, in a separate thread."""
 
 from array import array
 from collections.abc import Iterator
@@ -18,11 +18,12 @@ from .time_map import BLOCK_BYTES, ROW_NUMBERS
 _READ_BYTES: Final = 1 << 20
 
 _PIECE_BYTES: Final = 256 << 10
-"""What is read at once for a map: it is still in the processor's cache when it is looked at."""
+"""Bytes read at once for a map, so that they are still in the processor's cache when they are
+examined."""
 
 
 class UnreadableTimes(Exception):
-    """There are no good entries at a position of a log."""
+    """There are no valid entries at a position of a log."""
 
     def __init__(self, position: int) -> None:
         super().__init__(f"no good entry at byte {position}")
@@ -30,7 +31,7 @@ class UnreadableTimes(Exception):
 
 
 class StoredTimes:
-    """Reads whole entries of a log file, in pieces that are small enough to be opened at once."""
+    """Reads whole entries of a log file, in pieces small enough to be decompressed at once."""
 
     def __init__(self, files: Files, path: Path, max_decompressed_bytes: int) -> None:
         self._files = files
@@ -38,11 +39,12 @@ class StoredTimes:
         self._max_decompressed_bytes = max_decompressed_bytes
 
     def open(self) -> File:
-        """The log file. Raises `OSError`."""
+        """Open the log file. Raises `OSError`."""
         return self._files.open(self._path, read_only=True)
 
     def pieces(self, start: int, end: int) -> Iterator[tuple[int, memoryview]]:
-        """The entries from one position to another, with the position of the first of each piece.
+        """Yield the entries between two positions in pieces, each with the position of its first
+        entry.
 
         Raises `OSError` and `UnreadableTimes`.
         """
@@ -62,10 +64,10 @@ class StoredTimes:
                 raise UnreadableTimes(position)
 
     def columns(self, data: memoryview, position: int) -> Iterator[Columns]:
-        """Offsets and times of the messages of entries, which lie at `position`.
+        """Yield offsets and timestamps of the messages in the entries at `position`.
 
-        Raises `UnreadableTimes` for entries that are not good, and `CorruptMessage` for batches
-        that were written such that they cannot be opened.
+        Raises `UnreadableTimes` for invalid entries, and `CorruptMessage` for batches that were
+        written in a way that they cannot be opened.
         """
         try:
             yield from read_columns(
@@ -76,8 +78,8 @@ class StoredTimes:
             raise written or UnreadableTimes(position) from error
 
     def rows(self, entry: memoryview, position: int, offsets: int) -> bytes:
-        """Rows (`time_spans`) of the messages of the entry at `position`, which takes so many
-        offsets. Raises as `columns`."""
+        """Return rows (`time_spans`) of the messages in the entry at `position`, which takes up
+        `offsets` offsets. Raises as `columns`."""
         times = b"".join(columns.timestamps for columns in self.columns(entry, position))
         try:
             return time_spans(times, log_bytes=len(entry), offsets=offsets)
@@ -88,18 +90,18 @@ class StoredTimes:
 
 
 class TimeMapping:
-    """What is missing of a time map, and making it."""
+    """The work that completes a time map."""
 
     def __init__(
         self, stored: StoredTimes, start: int, end: int, next_offset: int, *, closed: bool
     ) -> None:
-        """The map ends at `start`, before `next_offset`; the log at `end`, for good if it is
-        `closed`."""
+        """The map ends at `start`, before `next_offset`. The log ends at `end`; with `closed`, it
+        will not grow."""
         self._stored = stored
         self._end = end
         self._closed = closed
         self._rows = array("q")
-        """What was read and fills no block yet, as `time_blocks` takes it."""
+        """Rows that fill no block yet, as `time_blocks` takes them."""
         self._read_bytes, self._read_offset = start, next_offset
         self._since_bytes = 0
         self.start = start
@@ -107,12 +109,12 @@ class TimeMapping:
         self.next_offset = next_offset
         self.blocks = bytearray()
         self.unreadable_at: int | None = None
-        """Where the log cannot be read on, if there is such a place."""
+        """Position from which the log cannot be read, if there is one."""
         self.error: Exception | None = None
-        """Why the map ends before the log, if that is another reason."""
+        """Another reason why the map ends before the log, if there is one."""
 
     def run(self) -> None:
-        """Make the blocks. What keeps it from getting to the end is noted, not raised."""
+        """Make the blocks. An error that stops the work is recorded, not raised."""
         try:
             with closing(self._stored.open()) as file:
                 self._map(file)
@@ -120,7 +122,7 @@ class TimeMapping:
             self.unreadable_at = error.position
         except (OSError, HorologError, MemoryError) as error:
             self.error = error
-        # What is in front of that is in the map, as far as it fills blocks.
+        # Entries before the error are in the map, as far as they fill blocks.
         self._end_blocks(whole=self._closed and self._read_bytes == self._end)
 
     def _map(self, file: File) -> None:
@@ -138,7 +140,7 @@ class TimeMapping:
                 raise UnreadableTimes(position)
 
     def _take(self, data: bytes, position: int) -> None:
-        """Note the times of the whole entries in `data`, which is at `position` of the log."""
+        """Record the times of the whole entries in `data`, read from `position` of the log."""
         taken = 0
         while taken < len(data):
             rows, taken, self._read_offset, self._since_bytes = entry_spans(
@@ -158,7 +160,7 @@ class TimeMapping:
             taken = stop
 
     def _take_entry(self, entry: memoryview) -> None:
-        """Note the times of one that has to be opened, or is not good."""
+        """Record the times of an entry that has to be decompressed, or is invalid."""
         position = self._read_bytes
         next_offset = walk(entry, 0, len(entry), check_crc=False).last_offset + 1
         rows = self._stored.rows(entry, position, next_offset - self._read_offset)
@@ -177,7 +179,8 @@ class TimeMapping:
 
 
 def _entry_end(data: bytes, position: int) -> int:
-    """Where the entry at a position ends, as it says; behind `data` where that is not known."""
+    """Return the end of the entry at a position, according to its header; behind `data` if the
+    header is incomplete."""
     if len(data) - position < ENTRY_OVERHEAD:
         return len(data) + 1
     return (

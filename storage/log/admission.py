@@ -96,16 +96,17 @@ from .admitted import (
 from .timestamp_range import accepted_range, check_batch_timestamps, check_timestamps
 
 OPENED_BYTES: Final = 256 * 1024
-"""What the event loop decompresses of one set, at most: a quarter of a millisecond's work."""
+"""Maximum that the event loop decompresses of one set, in bytes: a quarter of a
+millisecond's work."""
 
 LARGE_SET_BYTES: Final = 8 * 1024 * 1024
-"""To walk over a larger set takes milliseconds, whatever is in it."""
+"""Walking over a larger set takes milliseconds, whatever it contains."""
 
 _SMALL_BYTES: Final = 8 * 1024
 _PLAIN_BYTES: Final = 256 * 1024
 _COMPRESSED_BYTES: Final = 128 * 1024
 _BATCHES_MAX: Final = 128
-"""Outside of the fast path each takes some microseconds."""
+"""Outside the fast path, each batch takes some microseconds."""
 
 _PLAIN: Final = 1 << Codec.NONE
 _ALL_V1: Final = 1 << 1
@@ -114,15 +115,15 @@ _KEPT: Final = ("producer", "uncompressed")
 
 
 def takes_long(record_set: Buffer, settings: TopicSettings) -> bool:
-    """Whether `admit` would hold up the event loop with a set, even if the set holds no more than
-    `OPENED_BYTES` when it is opened."""
+    """Whether `admit` would block the event loop, even if the set decompresses to no more than
+    `OPENED_BYTES`."""
     size = len(record_set)
     if size <= _SMALL_BYTES:
         return False
     if size > _PLAIN_BYTES:
         return True
     if size <= _COMPRESSED_BYTES and record_set[MAGIC_AT] != BATCH_MAGIC:
-        return False  # Batches behind a message are refused, not opened.
+        return False  # Batches after a message are refused without decompression.
     found = walk(record_set, 0, size, check_crc=False)
     is_plain = not found.codecs & ~_PLAIN and settings.compression_type in _KEPT
     return found.batches > _BATCHES_MAX or not (is_plain or size <= _COMPRESSED_BYTES)
@@ -135,11 +136,12 @@ def admit_fast(
     states: ProducerStates,
     now_ms: int,
 ) -> Admitted | None:
-    """The fast path: the first sets as `active` stores them, up to one that cannot be stored as it
-    was sent or for which a new segment may be due; `None` if that is the first.
+    """The fast path: admit the first sets, as they will be stored in `active`. Stops before the
+    first set that cannot be stored as sent, or that may need a new segment. Returns `None` if that
+    is the first one.
 
-    `states` are the producers of the log. `now_ms` is the append time. A single set that is
-    writable is changed in place; the bytes of several sets are copied.
+    `states` are the producers of the log. `now_ms` is the append time. A single writable set is
+    changed in place; several sets are copied.
     """
     formats = settings.kept_formats
     if not (formats and active.size_bytes and active.next_offset <= LAST_FIRST_OFFSET):
@@ -202,22 +204,23 @@ def admit_fast(
 
 @value_class
 class _CheckedBatches:
-    """The batches of a set, checked."""
+    """The checked batches of a set."""
 
     batches: list[tuple[int, CheckedBatch]]
-    """Where each begins, and what is in it."""
+    """Position and content of each batch."""
     latency: LatencyCounts
     numbered: Numbered | None
     times: SetTimes | None
 
 
 def admit(record_set: Buffer, settings: TopicSettings, target: AppendTarget) -> Admitted | None:
-    """Check `record_set` and give it the form in which it is stored; `None` if it is empty.
+    """Check `record_set` and turn it into the form in which it is stored. Returns `None` if it is
+    empty.
 
-    A buffer that is writable is changed in place, also when the set is refused. An incomplete
-    message at the end is dropped, an incomplete batch is refused. Raises `CorruptMessage`,
-    `MessageTooLarge`, `InvalidTimestamp`, `InvalidRecord`, `UnsupportedForMessageFormat`, and
-    `InvalidRequest` where the log is at the end of all offsets.
+    A writable buffer is changed in place, even if the set is refused. An incomplete message at the
+    end is dropped; an incomplete batch is refused. Raises `CorruptMessage`, `MessageTooLarge`,
+    `InvalidTimestamp`, `InvalidRecord`, `UnsupportedForMessageFormat`, `UnsupportedVersion`, and
+    `InvalidRequest` if the log has no offsets left.
     """
     if target.next_offset > LAST_FIRST_OFFSET:
         raise InvalidRequest(
@@ -257,7 +260,7 @@ def admit(record_set: Buffer, settings: TopicSettings, target: AppendTarget) -> 
 def _admit_plain(
     data: bytearray | memoryview, found: Walk, settings: TopicSettings, target: AppendTarget
 ) -> Admitted:
-    """A set without wrappers that the topic does not want compressed either."""
+    """Admit a set without wrapper messages, which the topic does not compress."""
     check_timestamps(data, found, settings, target.now_ms)
     magic = settings.format_magic
     if not settings.stamps_append_time and (magic is None or found.magics == 1 << magic):
@@ -284,7 +287,7 @@ def _admit_plain(
 def _admit_batches(
     data: bytearray | memoryview, found: Walk, settings: TopicSettings, target: AppendTarget
 ) -> Admitted:
-    """A set of record batches."""
+    """Admit a set of record batches."""
     if found.magics != _BATCHES:
         raise InvalidRecord("the set has record batches and messages of an older format in it")
     budget_bytes = target.budget_bytes(settings)
@@ -306,7 +309,7 @@ def _admit_batches(
 def _rebuilt_batches(
     sent: _CheckedBatches, found: Walk, settings: TopicSettings, target: AppendTarget
 ) -> Admitted:
-    """Batches in another format, or compressed in another way."""
+    """Rebuild batches in another format or with another compression."""
     began = target.stopwatch()
     magic = BATCH_MAGIC if settings.format_magic is None else settings.format_magic
     if sent.numbered is not None and magic != BATCH_MAGIC:
@@ -333,9 +336,9 @@ def _rebuilt_batches(
 
 
 def _latency(found: Walk) -> LatencyCounts:
-    """The latency counts of a walk, without those of times that cannot be times.
+    """Return the latency counts of a walk, ignoring values that cannot be timestamps.
 
-    On a topic of format v0 no time is refused, because none is stored.
+    Topics of format v0 refuse no timestamp, because they store none.
     """
     assert found.latency is not None
     if found.min_timestamp_ms < NO_TIMESTAMP:
@@ -344,7 +347,8 @@ def _latency(found: Walk) -> LatencyCounts:
 
 
 def _check_walk(data: bytearray | memoryview, found: Walk, settings: TopicSettings) -> None:
-    """Refuse what the walk could not pass; the size limit is judged before the CRC."""
+    """Raise the error for a set that the walk could not pass. The size limit is checked before the
+    CRC."""
     problem = found.problem
     position = found.problem_position
     largest = found.largest_entry_bytes
@@ -360,7 +364,7 @@ def _check_walk(data: bytearray | memoryview, found: Walk, settings: TopicSettin
 
 
 def _is_batch(data: bytearray | memoryview, position: int) -> bool:
-    """Whether what begins there is a batch, as far as there is enough of it to tell."""
+    """Whether the entry at `position` is a batch, as far as enough bytes are there to tell."""
     return len(data) > position + MAGIC_AT and data[position + MAGIC_AT] == BATCH_MAGIC
 
 
@@ -375,7 +379,7 @@ def _shortened(data: bytearray | memoryview, end: int) -> bytearray | memoryview
 def _admit_compressed(
     data: bytearray | memoryview, found: Walk, settings: TopicSettings, target: AppendTarget
 ) -> Admitted:
-    """A set with wrappers in it, or one that the topic wants compressed."""
+    """Admit a set that contains wrapper messages, or that the topic compresses."""
     parts: list[SentPart] = []
     times: list[SetTimes | None] = []
     latency = LatencyCounts()
@@ -426,7 +430,7 @@ def _rebuilt(
     settings: TopicSettings,
     target: AppendTarget,
 ) -> Admitted:
-    """The set that `found` is the walk over and `parts` the content of, built anew."""
+    """Rebuild the set from its `parts`. `found` is the walk over the set as sent."""
     began = target.stopwatch()
     form = StoredForm(
         _target_magic(settings, codec, found.magics),
@@ -446,9 +450,10 @@ def _rebuilt(
 
 
 def _target_magic(settings: TopicSettings, codec: Codec, magics: int) -> int | None:
-    """The format of a set that is rebuilt; `None` leaves each message its own.
+    """Return the format of a rebuilt set; `None` keeps the format of each message.
 
-    `magics` are the formats in the set, as a walk has them. In a wrapper all have the same.
+    `magics` is the bit set of formats in the set, as in a walk. All messages inside a wrapper have
+    the same format.
     """
     if codec is Codec.ZSTD:
         return BATCH_MAGIC
@@ -457,12 +462,13 @@ def _target_magic(settings: TopicSettings, codec: Codec, magics: int) -> int | N
     if settings.format_magic is not None or codec is Codec.NONE:
         return settings.format_magic
     magic = magics.bit_length() - 1
-    # Most readers of today refuse the frames of v0, whose header checksum is another.
+    # Most current readers refuse the LZ4 frames of v0, whose header checksum differs.
     return max(magic, 1) if codec is Codec.LZ4 else magic
 
 
 def _target_codec(settings: TopicSettings, source: Codec, magic: int | None) -> Codec:
-    """How a set of format `magic` is compressed; zstd is for batches, and gzip comes near it."""
+    """Return the codec for a set of format `magic`. Only batches may use zstd; older formats get
+    gzip, which compresses nearly as well."""
     if settings.compression_type == "uncompressed":
         return Codec.NONE
     codec = source
@@ -475,8 +481,8 @@ def _target_codec(settings: TopicSettings, source: Codec, magic: int | None) -> 
 def _open_wrapper(
     wrapper: Entry, budget_bytes: int, now_ms: int, *, keyed: bool
 ) -> tuple[bytes, Walk, bool]:
-    """The set inside of a wrapper, with every message of it checked, and whether all clients read
-    it as it is compressed."""
+    """Decompress a wrapper message and check every message in it. Return the content, the walk over
+    it, and whether all clients can read its compression."""
     if wrapper.value is None:
         raise CorruptMessage("a compressed message has a null value; it must hold a message set")
     inner, for_all_readers = open_sent(
@@ -500,7 +506,8 @@ def _open_wrapper(
 
 
 def give_append_time(admitted: Admitted, stamp_ms: int) -> None:
-    """Give a set that has an append time another one. Its walk does not follow."""
+    """Replace the append time of an admitted set that has one. The walk of the set
+    is not updated."""
     stored, found = admitted.data, admitted.walk
     admitted.append_time_ms = stamp_ms
     if found.codecs != _PLAIN and found.magics == _ALL_V1:
@@ -516,10 +523,10 @@ def _check_batches(
     now_ms: int,
     max_decompressed_bytes: int,
 ) -> _CheckedBatches:
-    """Check the batches that `data[:end]` consists of; a walk has passed them.
+    """Check the batches in `data[:end]`, which a walk has passed.
 
-    Raises `CorruptMessage`, `InvalidRecord`, `InvalidTimestamp`, `MessageTooLarge` where all of
-    them decompress to more than `max_decompressed_bytes`, `UnsupportedVersion`.
+    Raises `CorruptMessage`, `InvalidRecord`, `InvalidTimestamp`, `UnsupportedVersion`, and
+    `MessageTooLarge` if the batches together decompress to more than `max_decompressed_bytes`.
     """
     batches: list[tuple[int, CheckedBatch]] = []
     latency: LatencyCounts | None = None
@@ -562,8 +569,8 @@ def _check_batches(
 
 
 def _batch_spans(sent: _CheckedBatches) -> bytes:
-    """The spans of the messages of batches that are stored as they were sent, where some are
-    compressed and their times are not close together; else none."""
+    """Return the time spans of batches stored as sent, if some are compressed and their times are
+    far apart; else nothing."""
     if not is_spread(sent.times) or not any(checked.header.codec for _, checked in sent.batches):
         return b""
     rows = b""
@@ -584,7 +591,7 @@ def _batch_spans(sent: _CheckedBatches) -> bytes:
 
 
 def _is_kept(sent: _CheckedBatches, settings: TopicSettings) -> bool:
-    """Whether the batches can be stored as they were sent, except for offsets and append times."""
+    """Whether the batches can be stored as sent, apart from offsets and append times."""
     if not all(checked.for_all_readers for _, checked in sent.batches):
         return False
     wanted = settings.compression_type
@@ -597,8 +604,8 @@ def _is_kept(sent: _CheckedBatches, settings: TopicSettings) -> bool:
 def _set_times(
     data: bytearray | memoryview, sent: _CheckedBatches, settings: TopicSettings, stamp_ms: int
 ) -> bool:
-    """Write the append time into the batches, or correct a wrong largest timestamp; returns whether
-    any was changed."""
+    """Write the append time into the batches, or correct a wrong largest timestamp. Return whether
+    any batch changed."""
     changed = False
     for position, checked in sent.batches:
         if settings.stamps_append_time:

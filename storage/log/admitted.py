@@ -1,6 +1,7 @@
-"""The values of admission: the log end that a set goes to, the set as it is stored, and the result.
+"""The values of admission: the log end that a set is appended to, the set as stored, and the
+result.
 
-A set that cannot be stored as it was sent is rebuilt here (`rebuild`, `rebuild_batches`).
+A set that cannot be stored as sent is rebuilt here (`rebuild`, `rebuild_batches`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -34,45 +35,45 @@ from ..producers.producer_states import KnownProducer, ProducerRun
 
 @value_class
 class Conversion:
-    """Conversion of a set to another message format than it was sent in."""
+    """Conversion of a set to another message format."""
 
     magic: int
-    """The format that was stored."""
+    """The stored format."""
     up: bool
-    """Whether it is a later one than that of any message that was sent."""
+    """Whether it is later than the format of every message sent."""
     messages: int
-    """Messages that changed their format."""
+    """Number of messages whose format changed."""
     size_bytes: int
-    """Of the whole set, as sent."""
+    """Size of the whole set as sent."""
     seconds: float
     headers: int = 0
-    """Headers that had no place in the older format."""
+    """Number of headers dropped because the older format has no headers."""
 
 
 class Appended(msgspec.Struct):
     """Result of appending one record set, or a run of sets stored unchanged."""
 
     first_offsets: Sequence[int]
-    """Of each of the sets; -1 for one that held no complete message."""
+    """First offset of each set; -1 for a set without a complete message."""
     last_offset: int
     append_time_ms: int
-    """-1 unless the broker stamped the messages."""
+    """Append time in ms, -1 unless the broker stamped the messages."""
     count: int
-    """Messages, those inside of wrappers counted one by one."""
+    """Number of messages; those inside wrapper messages are counted one by one."""
     size_bytes: int
-    """As stored."""
+    """Stored size."""
     latency: LatencyCounts | None
     rolled: str | None
-    """Why a new segment was begun for it, if one was."""
+    """Why a new segment was begun for the set, if one was."""
     conversion: Conversion | None = None
-    """Given when messages had to change their format."""
+    """Set if messages had to change their format."""
     repeated: bool = False
-    """Whether it is a producer's retry of a set that was stored before: nothing was appended now,
-    and offsets and append time are those of that one."""
+    """Whether this is a producer's retry of a set that is stored already. Nothing was appended
+    then; offsets and append time are those of the stored set."""
 
     @property
     def first_offset(self) -> int:
-        """Of the first set."""
+        """First offset of the first set."""
         return self.first_offsets[0]
 
 
@@ -81,7 +82,7 @@ NOTHING_APPENDED: Final = Appended((-1,), -1, NO_TIMESTAMP, 0, 0, None, None)
 
 
 class Numbered(NamedTuple):
-    """By what a retry of a batch is recognised."""
+    """Producer id, epoch and first sequence number of a batch, by which a retry is recognised."""
 
     producer_id: int
     epoch: int
@@ -93,35 +94,37 @@ NOT_NUMBERED = Numbered(NO_PRODUCER_ID, -1, -1)
 
 @value_class
 class SentPart:
-    """Checked plain entries of a sent set: a stretch of it, or what a wrapper in it held."""
+    """Checked uncompressed entries: a part of a sent set, or the content of a wrapper message."""
 
     data: Buffer
     end: int
-    """Where the entries end in `data`."""
+    """End of the entries in `data`."""
     count: int
     largest_ms: int
-    """-1 when no message has a time."""
+    """Largest timestamp, -1 if no message has one."""
 
 
 @value_class
 class StoredForm:
-    """What a set is to become."""
+    """The form that a set is rebuilt in."""
 
     magic: int | None
-    """The format of all messages; `None`, only without a codec, leaves each its own."""
+    """Format of all messages. `None` keeps the format of each message; only allowed without a
+    codec."""
     codec: Codec
     next_offset: int
     stamp_ms: int | None
-    """The append time that all get, only in v1 and v2; `None` leaves their own."""
+    """Append time for all messages, in v1 and v2 only. `None` keeps the messages' own times."""
     numbered: Numbered = NOT_NUMBERED
-    """What a batch (v2) is made with."""
+    """Producer fields of the batch (v2)."""
 
 
 def rebuild(parts: Sequence[SentPart], form: StoredForm) -> tuple[bytearray, int]:
-    """The set with offsets from `form.next_offset` on, and how many messages changed their format.
+    """Rebuild the set with offsets from `form.next_offset` on. Return its bytes, and the number of
+    messages whose format changed.
 
-    In v2 it is one batch. Else, with a codec, it is one wrapper, and an append time is on the
-    wrapper alone.
+    In v2 the result is one batch. In v0 and v1 with a codec it is one wrapper message, and only the
+    wrapper gets the append time.
     """
     if form.magic == BATCH_MAGIC:
         encoder = RecordEncoder()
@@ -129,7 +132,7 @@ def rebuild(parts: Sequence[SentPart], form: StoredForm) -> tuple[bytearray, int
             for part in parts:
                 encoder.add_messages(part.data, 0, part.end)
         except ValueError as error:
-            # The times of a batch are stored as distances from that of its first message.
+            # A batch stores its times as distances from the time of its first message.
             raise InvalidTimestamp(f"the messages do not fit into one batch: {error}") from error
         return _finished(encoder, form), sum(part.count for part in parts)
     if form.codec is Codec.NONE:
@@ -155,7 +158,7 @@ def rebuild(parts: Sequence[SentPart], form: StoredForm) -> tuple[bytearray, int
 def _joined(
     parts: Sequence[SentPart], magic: int | None, offset: int, stamp_ms: int | None
 ) -> tuple[bytearray, int]:
-    """All entries in a row."""
+    """Convert all entries and join them."""
     joined = bytearray()
     converted = 0
     for part in parts:
@@ -169,7 +172,8 @@ def _joined(
 def rebuild_batches(
     batches: Sequence[CheckedBatch], form: StoredForm
 ) -> tuple[bytearray, int, int]:
-    """As `rebuild`, of batches. Also gives how many headers an older format had no place for."""
+    """Like `rebuild`, for batches. Also return the number of headers that the older format could
+    not store."""
     if form.magic == BATCH_MAGIC:
         encoder = RecordEncoder()
         for batch in batches:
@@ -207,63 +211,63 @@ def _finished(encoder: RecordEncoder, form: StoredForm) -> bytearray:
 
 
 LAST_FIRST_OFFSET = MAX_OFFSET - RELATIVE_OFFSET_MAX
-"""From here on a set could have more messages than there are offsets left."""
+"""A set that begins above this offset could have more messages than there are offsets left."""
 
 
 class AppendTarget(NamedTuple):
-    """What admission has to know of the log's end."""
+    """What admission needs to know of the log end."""
 
     next_offset: int
     now_ms: int
     stamp_ms: int
-    """The append time for LogAppendTime: the clock, or the last stamp if that is later."""
+    """Append time for LogAppendTime: the clock, or the last append time if that is later."""
     stopwatch: Callable[[], float]
-    """Seconds, to measure what conversion takes."""
+    """Returns seconds; measures how long a conversion takes."""
     since_bytes: int = 0
     largest_ms: int = NO_TIMESTAMP
     magic: int = -1
     segment_offset: int = 0
     segment_position: int = 0
-    """State of the active segment, for the places of index entries."""
+    """State of the active segment, from which the positions of index entries follow."""
     opened_max_bytes: int | None = None
-    """More than so much is not opened, if that is less than `max.decompressed.bytes`."""
+    """Maximum to decompress in bytes, if that is less than `max.decompressed.bytes`."""
 
     def budget_bytes(self, settings: TopicSettings) -> int:
-        """What all that is compressed in the set may decompress to."""
+        """Return how many bytes the compressed parts of the set may decompress to."""
         limit = settings.max_decompressed_bytes
         return limit if self.opened_max_bytes is None else min(limit, self.opened_max_bytes)
 
 
 class Admitted(msgspec.Struct):
-    """A set as it will be stored, or several, one behind the other."""
+    """A set in its stored form, or several sets one after the other."""
 
     data: memoryview | bytearray
     walk: Walk
-    """The walk over `data`, with index marks."""
+    """Walk over `data`, with index marks."""
     first_offsets: Sequence[int]
-    """Of each set."""
+    """First offset of each set."""
     last_offset: int
     append_time_ms: int
-    """-1 on CreateTime topics."""
+    """Append time in ms on LogAppendTime topics; -1 on CreateTime topics."""
     latency: LatencyCounts
     conversion: Conversion | None = None
     numbered: Numbered | None = None
-    """By what a retry of it is recognised, where it is stored with that."""
+    """Identity by which a retry is recognised, if it is stored with the batch."""
     runs: Sequence[ProducerRun] = ()
-    """What is known already to be no retry, by its producers."""
+    """Batches already known not to be retries, by producer."""
     fits: bool = False
-    """Whether it is known that no new segment is due for it."""
+    """Whether it is known that the set needs no new segment."""
     times: SetTimes | None = None
-    """Those that its messages had when it was sent, as far as they are known."""
+    """Message times of the set as sent, as far as known."""
     rolled: str | None = None
-    """Why a new segment was begun for it before it is appended (`Appender.write_ahead`)."""
+    """Why `Appender.write_ahead` began a new segment for the set."""
     spans: bytes | SetSpans = b""
-    """The same as rows of a time map: of compressed sets whose times are not close together
-    (`time_spans`), and of sets of the fast path, whose times the kernel noted."""
+    """Message times as rows of a time map: for compressed sets whose times are far apart
+    (`time_spans`), and for sets of the fast path, from the kernel."""
 
     @property
     def count(self) -> int:
-        """Messages, those inside of wrappers counted one by one."""
+        """Number of messages; those inside wrapper messages are counted one by one."""
         return self.last_offset - self.first_offsets[0] + 1
 
 
@@ -283,7 +287,7 @@ def finished(
     settings: TopicSettings,
     target: AppendTarget,
 ) -> Admitted:
-    """Walk what will be stored, for its size limits and its index marks."""
+    """Walk over the set as stored, to check size limits and get the index marks."""
     found = walk(
         stored,
         0,
@@ -309,14 +313,14 @@ def finished(
 
 
 def set_times_of(found: Walk, wrapper: Entry | None = None) -> SetTimes | None:
-    """Those of messages that `found` is the walk over; `None` where some have one and some not."""
+    """Return the times of the messages of a walk. `None` if only some messages have a time."""
     if wrapper is not None and not wrapper.magic:
         return NO_TIMESTAMP, NO_TIMESTAMP, found.count
     return _times(found.min_timestamp_ms, found.max_timestamp_ms, found.count, found.untimed)
 
 
 def batch_times(batches: Iterable[CheckedBatch]) -> SetTimes | None:
-    """Those of batches that were checked."""
+    """Return the times of checked batches. `None` if only some messages have a time."""
     return joined_times(
         _times(
             checked.min_timestamp_ms,
@@ -329,18 +333,19 @@ def batch_times(batches: Iterable[CheckedBatch]) -> SetTimes | None:
 
 
 def is_spread(times: SetTimes | None) -> bool:
-    """Whether a time map wants more than the smallest and the largest of these."""
+    """Whether a time map needs more than the smallest and the largest of these times."""
     return times is None or times[1] - times[0] > CLOSE_MS
 
 
 def wrapper_spans(inner: Buffer, count: int, log_bytes: int) -> bytes:
-    """The spans of the messages that one wrapper has inside, whose times are their own."""
+    """Return the time spans of the messages inside a wrapper message, which keep
+    their own times."""
     found = gather(inner, 0, len(inner), count, with_keys=False, with_values=False)
     return time_spans(found.timestamps, log_bytes=log_bytes, offsets=count)
 
 
 def joined_times(parts: Iterable[SetTimes | None]) -> SetTimes | None:
-    """Those of several parts of a set."""
+    """Join the times of several parts of a set. `None` if only some messages have a time."""
     joined: SetTimes | None = None
     for part in parts:
         if part is None:
@@ -367,15 +372,15 @@ class AppendRun(msgspec.Struct):
     wait_for_sync: bool
     outcomes: list[Appended | Exception] = []
     completed: int = 0
-    """How many outcomes are final; the others hold if what is staged can be written."""
+    """Number of final outcomes. The others hold only if what is staged can be written."""
     first_offset: int | None = None
-    """Where what is staged begins; `None` when nothing is."""
+    """First offset of what is staged; `None` if nothing is."""
     last_stamp_ms: int = NO_TIMESTAMP
     producers_before: list[tuple[int, KnownProducer | None]] = []
-    """What was known of the producers of what is staged, by id, oldest first."""
+    """Producer states before the staged sets, by producer id, oldest first."""
 
     def complete(self, failure: Exception | None = None) -> None:
-        """What was staged is written, or could not be."""
+        """Mark the outcomes of the staged sets as final, or replace them by `failure`."""
         self.first_offset = None
         self.producers_before.clear()
         if failure is not None:

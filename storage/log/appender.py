@@ -1,4 +1,4 @@
-"""Appending to a log what producers send; `admission` says where times are stamped."""
+"""Appends message sets from producers to a log. `admission` says where times are stamped."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -27,11 +27,11 @@ from .log_state import REFUSED, LogState, RefusedWrites
 from .rolling import roll_reason
 
 _PAUSE_SECONDS: Final = 3600
-"""Between two events of one log: a replay of old data brings many such messages."""
+"""Seconds between two such events of one log. A replay of old data brings many such messages."""
 
 
 class _PastRetention:
-    """Reports messages of one log that are past retention when they are appended."""
+    """Reports messages that are already past retention when they are appended to a log."""
 
     __slots__ = ("_clock", "_not_before", "_observe")
 
@@ -41,7 +41,7 @@ class _PastRetention:
         self._not_before = 0.0
 
     def report(self, newest_ms: int, retention_ms: int) -> None:
-        """A set came whose newest message is past `retention_ms`."""
+        """Report a set whose newest message is past `retention_ms`, at most once an hour."""
         moment = self._clock.monotonic()
         if moment < self._not_before:
             return
@@ -56,34 +56,34 @@ class _PastRetention:
 
 
 AHEAD_BYTES: Final = 4 << 20
-"""From so many bytes on a set is written by a thread: where the kernel has to find memory for the
+"""Minimum size in bytes of a set that a thread writes. If the kernel has to find memory for the
 file, a write of 60 MB takes 0.1 s."""
 
 ALONE_MAX: Final = 16
-"""After so many sets that the fast path left, the rest of a run is admitted one by one: each
-would be walked over twice."""
+"""Number of sets that may fall through the fast path. The rest of a run is then admitted one by
+one, because each set would be walked twice."""
 
 
 class _TakesLong(Exception):
-    """A set is to be appended later."""
+    """A set is too large to be appended now: it is appended later."""
 
 
 class Appender:
-    """Adds to a log."""
+    """Appends message sets to a log."""
 
     __slots__ = ("_log", "_past_retention", "_stamped_ahead")
 
     def __init__(self, log: LogState) -> None:
         self._log = log
         self._stamped_ahead: Callable[[bytearray | memoryview], None] | None = None
-        """What stamped the batches of `write_ahead` with the leader's epoch."""
+        """`stamp_batches` of the log at the time of `write_ahead`: it wrote the leader epoch."""
         self._past_retention = _PastRetention(log.seams.clock, log.observe)
 
     def append(self, record_set: Buffer, *, wait_for_sync: bool = False) -> Appended:
-        """Append a producer's message set: all of it, or nothing and an error.
+        """Append a producer's message set: either all of it, or nothing and an error.
 
         `wait_for_sync` keeps the set above the high watermark until it is synced. Raises what
-        `admit` raises, `RecordListTooLarge`, and `StorageError` when the disk fails or the last
+        `admit` raises, `RecordListTooLarge`, and `StorageError` if the disk fails or the last
         segment is damaged.
         """
         (outcome,) = self.append_sets((record_set,), wait_for_sync=wait_for_sync)
@@ -98,16 +98,16 @@ class Appender:
         wait_for_sync: bool = False,
         goes_on: Callable[[], bool] | None = None,
     ) -> list[Appended | Exception]:
-        """Append sets as `append` does one after the other, with one write for all that go to the
-        same segment.
+        """Append sets one after the other, as `append` does, with one write for all sets that go to
+        the same segment.
 
-        The outcomes are in the order of the sets; each is of as many of them as it has first
-        offsets, an exception of one. A write that fails takes all sets with it that it was for,
-        and the one that would have begun the next segment.
+        The outcomes are in the order of the sets. An outcome covers as many sets as it has first
+        offsets; an exception covers one set. If a write fails, all its sets fail, and so does the
+        set that would have begun the next segment.
 
-        With `goes_on`, sets that the fast path leaves are taken up to the first that `takes_long`
-        and while `goes_on` returns true, and sets above `LARGE_SET_BYTES` are not taken: then there
-        are outcomes of fewer sets.
+        With `goes_on`, the run stops at the first of these: a set that misses the fast path and
+        `takes_long`, `goes_on` returning false, or a set above `LARGE_SET_BYTES`. The remaining
+        sets have no outcomes then.
         """
         log = self._log
         run = AppendRun(log.seams.clock.now_ms(), wait_for_sync=wait_for_sync)
@@ -147,8 +147,8 @@ class Appender:
     def _admit_alone(
         self, run: AppendRun, record_set: Buffer, goes_on: Callable[[], bool] | None
     ) -> Admitted | None:
-        """`admit` for one more set of a run. Raises `_TakesLong` where it is not to be taken
-        because of `goes_on`, also for some of those that are refused for their size."""
+        """Admit one set of a run with `admit`. Raises `_TakesLong` if `goes_on` is given and the
+        set takes too long; this includes some sets that `admit` would refuse for their size."""
         log = self._log
         if goes_on is None:
             return admit(record_set, log.settings, self._log_end(run.now_ms))
@@ -160,19 +160,20 @@ class Appender:
             raise _TakesLong from None
 
     def begin_append(self, record_set: Buffer) -> Callable[[], Admitted | None]:
-        """What has to be done before `end_append`: a call for any thread, with what it returns.
+        """Prepare `end_append`: return a call for any thread; `end_append` takes its result.
 
-        Nothing else may be appended between the two. `record_set` is changed as `append` does, and
-        has to stay as it is otherwise. The settings count that are in force here. Raises
-        `StorageError`; the call raises what `admit` raises.
+        Nothing else may be appended in between. `record_set` is changed as `append` changes it, and
+        the caller must leave it unchanged. The present settings apply. Raises `StorageError`; the
+        call raises what `admit` raises.
         """
         log = self._log
         self.check_writable()
         return partial(admit, record_set, log.settings, self._log_end(log.seams.clock.now_ms()))
 
     def write_ahead(self, admitted: Admitted | None) -> WriteAhead | None:
-        """A write of large bytes that the call of `begin_append` returned, for any thread, before
-        `end_append`; `None` where they are few. `end_write` has to follow.
+        """Prepare the write of a large set before `end_append`, for any thread. Returns `None` for
+        a small set. `admitted` is the result of the call from `begin_append`. `end_write` has to
+        follow.
 
         The set gets its append time here. Raises as `end_append`.
         """
@@ -192,8 +193,8 @@ class Appender:
             raise self.not_written(error) from error
 
     def end_write(self) -> None:
-        """Remove what `write_ahead` wrote and `end_append` has not taken over. Raises
-        `StorageError`; nothing is appended any more then."""
+        """Remove what `write_ahead` wrote, unless `end_append` has used it. Raises `StorageError`;
+        further appends are refused then."""
         log = self._log
         if log.failure is None:
             try:
@@ -203,7 +204,7 @@ class Appender:
                 raise
 
     def end_append(self, admitted: Admitted | None, *, wait_for_sync: bool = False) -> Appended:
-        """Append a set that the call of `begin_append` returned, in the present.
+        """Append a set that the call from `begin_append` returned, with the present time.
 
         Raises `RecordListTooLarge` and `StorageError`, as `append`.
         """
@@ -224,7 +225,7 @@ class Appender:
         return appended
 
     def _check_at_end(self, admitted: Admitted) -> None:
-        """Raise `StorageError` where the log ends elsewhere than when the set was admitted."""
+        """Raise `StorageError` if the log end has moved since the set was admitted."""
         log = self._log
         end_offset = log.segment_list.active.next_offset
         if admitted.first_offsets[0] != end_offset:
@@ -254,7 +255,7 @@ class Appender:
         )
 
     def _take(self, run: AppendRun, admitted: Admitted) -> Appended:
-        """Take what was admitted into a run."""
+        """Stage an admitted set as part of a run."""
         log = self._log
         states, runs, first_offsets = log.producers.states, admitted.runs, admitted.first_offsets
         stamp_ms, found = admitted.append_time_ms, admitted.walk
@@ -301,7 +302,7 @@ class Appender:
         )
 
     def check_writable(self) -> None:
-        """Raise what keeps appends out: a disk that failed, or damage in front of them."""
+        """Raise what prevents appends: a failed disk, or a damaged active segment."""
         log = self._log
         if log.failure is not None:
             raise log.failure
@@ -310,7 +311,7 @@ class Appender:
             raise active.damaged.error(active.log_path)
 
     def _next_stamp(self, now_ms: int) -> int:
-        """The append time: the clock, but never before the last stamp."""
+        """Return the append time: the clock, but never earlier than the last append time."""
         log = self._log
         if now_ms >= log.last_stamp_ms:
             return now_ms
@@ -319,7 +320,7 @@ class Appender:
         return log.last_stamp_ms
 
     def walk_for(self, segment: Segment, data: Buffer) -> Walk:
-        """The walk over checked entries, with index marks as they fall in `segment`."""
+        """Walk over checked entries, with index marks placed for `segment`."""
         return walk(
             data,
             0,
@@ -334,7 +335,7 @@ class Appender:
         )
 
     def _make_room(self, run: AppendRun, admitted: Admitted) -> str | None:
-        """Begin a new segment if that is due for checked entries; returns why it was."""
+        """Begin a new segment if the set needs one. Return the reason, or `None`."""
         log = self._log
         size_bytes, found = len(admitted.data), admitted.walk
         if size_bytes > log.settings.segment_bytes:
@@ -368,8 +369,8 @@ class Appender:
         return reason
 
     def _commit(self, run: AppendRun) -> Exception | None:
-        """Write what is staged, and let it be seen; gives what failed, which is the outcome of what
-        was staged."""
+        """Write what is staged and move the log end. Return the failure, which becomes the outcome
+        of the staged sets."""
         log = self._log
         first_offset = run.first_offset
         if first_offset is None:
@@ -395,14 +396,14 @@ class Appender:
         return None
 
     def commit_or_raise(self, run: AppendRun) -> None:
-        """Write what is staged, and go on with the run."""
+        """Write what is staged and mark its outcomes as final. Raises on failure."""
         failure = self._commit(run)
         if failure is not None:
             raise failure
         run.complete()
 
     def not_written(self, error: Exception) -> Exception:
-        """The error of a failed write; appends end with it unless the reason may pass."""
+        """Return the error of a failed write. Refuse further appends unless the cause may pass."""
         log = self._log
         if isinstance(error, OSError):
             what = f"{log.path}: the message set could not be written ({error})"
@@ -421,7 +422,8 @@ class Appender:
         return error
 
     def roll(self, reason: str = "asked") -> None:
-        """Close the active segment and begin the next one; an empty one stays.
+        """Close the active segment and begin the next one. Does nothing if the active segment is
+        empty.
 
         Raises `OSError`, `StorageError`.
         """
@@ -436,7 +438,8 @@ class Appender:
 
 
 def _times(admitted: Admitted) -> SetTimes | SetSpans | bytes | None:
-    """The times of its messages as they are stored: the broker's own wins, and v0 has none."""
+    """Message times of the set as stored: the append time if the broker stamped it, no times for
+    format v0."""
     times, stamp_ms = admitted.times, admitted.append_time_ms
     if admitted.spans and stamp_ms < 0:
         return admitted.spans
@@ -448,7 +451,7 @@ def _times(admitted: Admitted) -> SetTimes | SetSpans | bytes | None:
 
 
 def _repeated(batch: ProducerBatch) -> Appended:
-    """The answer to a retry of a batch that is stored already."""
+    """Return the result for a retry of a batch that is stored already."""
     return Appended(
         (batch.first_offset,),
         batch.last_offset,

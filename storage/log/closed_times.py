@@ -1,4 +1,4 @@
-"""The times of the closed segments together: which of them a window passes over."""
+"""The times of the closed segments together, used to skip segments outside a time window."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -10,26 +10,27 @@ from ..segment.segment import Segment
 _LEAST_PLACES: Final = 16
 
 _STEPS_MAX: Final = 256
-"""Of one search in the tree: 20 or so are enough unless times of old and new messages alternate."""
+"""Maximum steps of one search in the tree. About 20 are enough, unless segments with old and new
+timestamps alternate."""
 
 
 class ClosedTimes:
-    """The smallest and the largest time that may be in each closed segment, in a binary tree.
+    """The smallest and the largest timestamp that may be in each closed segment, as a binary tree.
 
-    A change takes as long as the tree is deep, and so does a search. The tree has room for more
-    segments behind the last one; those that were dropped in front leave their places empty until it
-    is full.
+    A change and a search take as many steps as the tree is deep. The tree has room for more
+    segments at its end. Segments dropped at the front leave empty places until the tree is full.
     """
 
     __slots__ = ("_begin", "_ends_bytes", "_largest_ms", "_places", "_smallest_ms", "count")
 
     def __init__(self, segments: Sequence[Segment]) -> None:
-        """`segments` are the closed ones, the oldest first."""
+        """`segments` are the closed segments, oldest first."""
         self.count = 0
-        """How many there are."""
+        """Number of segments."""
         self._begin = 0
         self._ends_bytes = [0]
-        """For each place up to the last one in use, the sizes of all before it; and of all."""
+        """For each place up to the last one in use, the total size of all places before it; then
+        the total."""
         self._grow(
             [segment.largest_possible_ms for segment in segments],
             [smallest_possible_ms(segment) for segment in segments],
@@ -38,7 +39,7 @@ class ClosedTimes:
             self._ends_bytes.append(self._ends_bytes[-1] + segment.size_bytes)
 
     def _grow(self, largest_ms: list[int], smallest_ms: list[int]) -> None:
-        """Make a tree of these, with as many free places behind them."""
+        """Make a new tree with these values and at least as many free places."""
         self.count, self._begin = len(largest_ms), 0
         places = _LEAST_PLACES
         while places < 2 * self.count:
@@ -62,7 +63,7 @@ class ClosedTimes:
             smallest[node] = min(smallest[2 * node], smallest[2 * node + 1])
 
     def append(self, segment: Segment) -> None:
-        """One more was closed."""
+        """Add a segment that was closed."""
         if self._begin + self.count == self._places:
             first, begin = self._places + self._begin, self._begin
             self._grow(self._largest_ms[first:], self._smallest_ms[first:])
@@ -72,24 +73,24 @@ class ClosedTimes:
         self.update(self.count - 1, segment)
 
     def update(self, number: int, segment: Segment) -> None:
-        """More is known of the times of one."""
+        """Update the timestamps of one segment, because more is known of them."""
         self._put(self._begin + number, segment.largest_possible_ms, smallest_possible_ms(segment))
 
     def drop_first(self) -> None:
-        """The oldest one went."""
+        """Remove the oldest segment."""
         self._put(self._begin, NO_TIMESTAMP, INT64_MAX)
         self._begin += 1
         self.count -= 1
 
     def drop_last(self) -> None:
-        """The newest one went, or takes appends again."""
+        """Remove the newest segment, because it was dropped or takes appends again."""
         self.count -= 1
         self._put(self._begin + self.count, NO_TIMESTAMP, INT64_MAX)
         self._ends_bytes.pop()
 
     def next_for(self, number: int, first_ms: int, last_ms: int) -> int:
-        """The first segment from `number` on that may hold a time between these two, or one in
-        front of it; where none of the closed ones may, what comes behind them."""
+        """Return the first segment from `number` on that may hold a timestamp in the range, or a
+        segment before it. If no closed segment may, return the number after the last one."""
         if number >= self.count:
             return number
         largest, smallest, places = self._largest_ms, self._smallest_ms, self._places
@@ -110,12 +111,14 @@ class ClosedTimes:
         return min(node - places - self._begin, self.count)
 
     def bytes_between(self, number: int, following: int) -> int:
-        """The size of segments, up to one that is not among them."""
+        """Return the total size of the segments from `number` up to, but not including,
+        `following`."""
         return self._ends_bytes[self._begin + following] - self._ends_bytes[self._begin + number]
 
 
 def smallest_possible_ms(segment: Segment) -> int:
-    """The smallest message time that may be in a segment; behind all times where none has any."""
+    """Return the smallest message timestamp that may be in a segment; `INT64_MAX` if no message has
+    one."""
     time_map = segment.time_map
     if segment.damaged is not None or time_map.summary_bytes < segment.size_bytes:
         return 0

@@ -1,6 +1,6 @@
-"""Which leader wrote which messages of a log: its epochs, and where each begins.
+"""Which leader wrote which messages of a log: its leader epochs, and where each begins.
 
-A pure value. The file that keeps it is `leader_epochs`.
+A pure value. `leader_epochs` stores it in a file.
 """
 
 import re
@@ -13,7 +13,7 @@ from ...values import value_class
 from ..names import MAX_OFFSET
 
 NO_EPOCH: Final = -1
-"""Of messages in front of the first epoch: written by a broker alone."""
+"""Epoch of messages before the first epoch: a single broker wrote them."""
 
 MAX_EPOCH: Final = 2**31 - 1
 
@@ -33,12 +33,12 @@ class EpochEnd(NamedTuple):
     """An epoch and the offset after its last message."""
 
     epoch: int
-    """`NO_EPOCH` when the log has none at or below the one asked for."""
+    """`NO_EPOCH` if the log has no epoch at or below the requested one."""
     end_offset: int
 
 
 class MalformedEpochs(ValueError):
-    """What is given as epochs cannot be; the text says where and how."""
+    """The given epochs are not valid. The text says where and why."""
 
 
 @value_class
@@ -49,19 +49,19 @@ class EpochHistory:
 
     @property
     def last_epoch(self) -> int:
-        """The newest epoch, whether it has a message or not; -1 without any."""
+        """The newest epoch, with or without messages; -1 if there is none."""
         return self.starts[-1].epoch if self.starts else NO_EPOCH
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch of the message at `offset`; -1 in front of the first one."""
+        """Return the epoch of the message at `offset`; -1 before the first epoch."""
         number = bisect_right(self.starts, offset, key=attrgetter("start_offset"))
         return self.starts[number - 1].epoch if number else NO_EPOCH
 
     def end_of(self, epoch: int, log_start_offset: int, log_end_offset: int) -> EpochEnd:
-        """The greatest epoch that is not above `epoch`, and where that one ends, in a log between
-        these offsets (KIP-101, KIP-279). `NO_EPOCH` stands for the messages in front of the first
-        epoch of the log. An epoch that ended below the log start is none of the log, as in Kafka:
-        a log with messages of it has to learn that nothing of it is left."""
+        """Return the largest epoch at or below `epoch`, and its end offset, in a log with these
+        offsets (KIP-101, KIP-279). `NO_EPOCH` stands for the messages before the first epoch. As in
+        Kafka, an epoch that ended below the log start does not count: a log with messages of it has
+        to learn that none of them is left."""
         number = bisect_right(self.starts, epoch, key=attrgetter("epoch"))
         found = self.starts[number - 1].epoch if number else NO_EPOCH
         if number == len(self.starts):
@@ -72,8 +72,8 @@ class EpochHistory:
         return EpochEnd(found, end_offset)
 
     def between(self, offset: int, end_offset: int) -> tuple[EpochStart, ...]:
-        """The epochs of the messages from `offset` on and below `end_offset`; the first one, as if
-        it began at `offset`, is that of `offset` itself, -1 where that has none."""
+        """Return the epochs of the messages from `offset` up to, but not including, `end_offset`.
+        The first is the epoch of `offset` itself, as if it began there; -1 if it has none."""
         starts = self.starts
         if starts and starts[-1].start_offset <= offset:
             return (EpochStart(starts[-1].epoch, offset),)
@@ -82,7 +82,8 @@ class EpochHistory:
         return EpochStart(self.epoch_at(offset), offset), *within
 
     def assigned(self, epoch: int, start_offset: int) -> "EpochHistory":
-        """With `epoch` from `start_offset` on. What is not before it in both goes, as in Kafka."""
+        """Return the history with `epoch` from `start_offset` on. As in Kafka, only entries with
+        both a smaller epoch and a smaller offset are kept before it."""
         if not 0 <= epoch <= MAX_EPOCH or not 0 <= start_offset <= MAX_OFFSET:
             raise ValueError(
                 f"epoch {epoch} from offset {start_offset} on: an epoch is 0 to {MAX_EPOCH}, an "
@@ -94,22 +95,26 @@ class EpochHistory:
         return EpochHistory((*before, EpochStart(epoch, start_offset)))
 
     def cut(self, offset: int) -> "EpochHistory":
-        """Of a log that ends at `offset`: epochs that begin there, or later, have no message."""
+        """Return the history of a log truncated at `offset`: without epochs that begin there or
+        later."""
         if not self.starts or self.starts[-1].start_offset < offset:
             return self
         return EpochHistory(tuple(one for one in self.starts if one.start_offset < offset))
 
     def begun_at(self, offset: int) -> "EpochHistory":
-        """Of a log that begins at `offset`: without the epochs that end at or before it."""
+        """Return the history of a log that begins at `offset`: without epochs that end at or before
+        it."""
         number = bisect_right(self.starts, offset, key=attrgetter("start_offset"))
         return self if number <= 1 else EpochHistory(self.starts[number - 1 :])
 
     def followed(
         self, starts: Iterable[EpochStart], offset: int, end_offset: int
     ) -> "EpochHistory":
-        """After messages from `offset`, the log end, up to `end_offset` whose epochs are `starts`.
+        """Return the history after messages from `offset`, the log end, up to `end_offset` were
+        copied. `starts` are their epochs.
 
-        Raises `MalformedEpochs` where these are not of what is here: the log has to be cut first.
+        Raises `MalformedEpochs` if the epochs do not continue this history: the log has to be
+        truncated first.
         """
         history = self.cut(offset)
         for epoch, start_offset in starts:
@@ -126,17 +131,18 @@ class EpochHistory:
 
 
 def encode_epochs(history: EpochHistory) -> bytes:
-    """The content of the file: text as Kafka writes it, lines ended by a line feed. The version
-    (`0`), the number of epochs, then `epoch first_offset` for each."""
+    """Return the content of the file, in Kafka's text format with line feeds: the version (`0`),
+    the number of epochs, then `epoch first_offset` for each."""
     lines = [_VERSION, str(len(history.starts))]
     lines += [f"{epoch} {start_offset}" for epoch, start_offset in history.starts]
     return ("\n".join(lines) + "\n").encode()
 
 
 def decode_epochs(content: bytes) -> EpochHistory:
-    """The epochs of a file's content. Raises `MalformedEpochs`.
+    """Return the epochs in a file's content. Raises `MalformedEpochs`.
 
-    Of epochs with one first offset, which older versions of Kafka could write, the last counts.
+    If several epochs have the same first offset, as older versions of Kafka could write, the last
+    one counts.
     """
     try:
         lines = content.decode("ascii").splitlines()

@@ -18,23 +18,23 @@ from .rolling import is_idle
 from .trimmed import judged, largest_of, read_at_once, trimmed_segment
 
 FUTURE_MS: Final = 60_000
-"""Clocks of machines differ; only a time further ahead than this is one from the future."""
+"""Clocks of machines differ: only a timestamp further ahead than this counts as in the future."""
 
 _DESCRIBED_AT_ONCE: Final = 10
-"""Segments. Each may need its file opened, for its first timestamp."""
+"""Segments described in one step. Each may need its file opened, for its first timestamp."""
 
 
 @value_class
 class SegmentDescription:
-    """One segment, and what retention says of it."""
+    """One segment, and the verdict of retention about it."""
 
     base_offset: int
     next_offset: int
     size_bytes: int
     largest_timestamp_ms: int
-    """From the log start on; -1 when no message has a time."""
+    """Counted from the log start on; -1 if no message has a time."""
     largest_offset: int
-    """The first message that has it; -1 when that has not been read."""
+    """Offset of the first message with that timestamp; -1 if not read."""
     first_timestamp_ms: int
     created_ms: int
     modified_ms: int
@@ -45,9 +45,9 @@ class SegmentDescription:
     """`kept` or `expired`."""
     reason: str
     expires_ms: int | None
-    """From when on it is past `retention.ms`; `None` when that is off."""
+    """Time from which the segment is past `retention.ms`; `None` if that is off."""
     damage: str = ""
-    """From where on it cannot be read, and why; empty when no damage is known."""
+    """Where the segment becomes unreadable, and why; empty if no damage is known."""
 
 
 @value_class
@@ -65,8 +65,8 @@ class LogDescription:
 def describe_segment(
     segment: Segment, largest: tuple[int, int], verdict: RetentionVerdict, *, active: bool
 ) -> SegmentDescription:
-    """Describe one segment of a prepared log. `largest` is its largest time from the log start on,
-    as `Segment.largest`. Raises `OSError`."""
+    """Describe one segment of a prepared log. `largest` is its largest timestamp from the log start
+    on, as `Segment.largest`. Raises `OSError`."""
     return SegmentDescription(
         base_offset=segment.base_offset,
         next_offset=segment.next_offset,
@@ -87,7 +87,7 @@ def describe_segment(
 
 
 class Expiry:
-    """Drops what a log keeps no longer, and closes what waits too long for more."""
+    """Drops segments that a log no longer keeps, and closes a segment that was idle too long."""
 
     __slots__ = ("_appender", "_log", "_told_of_ms")
 
@@ -95,10 +95,10 @@ class Expiry:
         self._log = log
         self._appender = appender
         self._told_of_ms = NO_TIMESTAMP
-        """The time in the future that was reported last, as one that keeps segments."""
+        """The last reported timestamp in the future that keeps segments."""
 
     def maintain(self, now_ms: int) -> RetentionPlan:
-        """`expire`, and `drop_expired` at once. Raises `OSError`, `StorageError`."""
+        """`expire`, then `drop_expired` at once. Raises `OSError`, `StorageError`."""
         self._log.prepare()
         read_at_once(self._log)
         plan = self.expire(now_ms)
@@ -106,13 +106,14 @@ class Expiry:
         return plan
 
     def expire(self, now_ms: int) -> RetentionPlan:
-        """Roll an idle segment that is past retention; begin the log behind all that may go.
+        """Roll an active segment that is past retention. Move the log start behind all segments
+        that may go.
 
-        That can be read no more; its files go with `drop_expired`. Between the two the log start
-        belongs on stable storage: a power cut may undo the one renaming and not the other, and
-        what is left must not be taken for the log. So does what is known of the producers of what
-        goes (`LogProducers.write_waiting`). A follower's log keeps all. Raises `OSError`,
-        `StorageError`.
+        Messages below the log start cannot be read any more; `drop_expired` removes their files. In
+        between, the log start has to reach stable storage: a power cut may undo one of the renames
+        but not another, and the files left must not be taken for the log. The producer states of
+        the dropped messages have to be stored too (`LogProducers.write_waiting`). A follower's log
+        drops nothing. Raises `OSError`, `StorageError`.
         """
         log = self._log
         log.prepare()
@@ -132,7 +133,7 @@ class Expiry:
         return plan
 
     def _begin_at(self, offset: int) -> None:
-        """Let the log begin at `offset`, if it begins before."""
+        """Move the log start to `offset`, if that is later."""
         log = self._log
         log.log_start_offset = max(log.log_start_offset, offset)
         if self.has_expired:
@@ -140,11 +141,12 @@ class Expiry:
             log.producers.outlive(first.base_offset, log.log_end_offset)
 
     def roll_if_idle(self, now_ms: int) -> bool:
-        """Close an active segment to which nothing was appended for `segment.ms`; whether it was.
+        """Close the active segment if nothing was appended to it for `segment.ms`. Return whether
+        it was.
 
-        `now_ms` is needed once, where nothing was appended since the log was opened: the segment
-        has waited since its file was last written, then. From there on the monotonic clock counts,
-        so that no step of the wall clock closes anything. Raises `OSError`, `StorageError`.
+        `now_ms` is used only once, if nothing was appended since the log was opened: the idle time
+        then began with the last write to the file. After that the monotonic clock counts, so that a
+        step of the wall clock closes nothing. Raises `OSError`, `StorageError`.
         """
         log = self._log
         active = log.segment_list.active
@@ -160,9 +162,10 @@ class Expiry:
         return True
 
     def _tell_of_pinned(self, now_ms: int) -> None:
-        """Say once which segment a time in the future keeps, and all behind it, and until when.
+        """Report once which segment a timestamp in the future keeps, together with all behind it,
+        and until when.
 
-        A pass follows each roll, so it is one of the last two.
+        A retention pass follows each roll, so it is one of the last two segments.
         """
         log = self._log
         limit_ms = now_ms + FUTURE_MS
@@ -183,7 +186,8 @@ class Expiry:
                 return
 
     def roll_before(self, offset: int) -> None:
-        """Roll, if all messages are below `offset`: so that a `trim` there lets every file go.
+        """Roll if all messages are below `offset`, so that a `trim` to that offset removes every
+        file.
 
         Raises `OSError`, `StorageError`.
         """
@@ -193,27 +197,29 @@ class Expiry:
             self._appender.roll("trimmed")
 
     def trim(self, offset: int) -> None:
-        """Begin the log at `offset`, if it begins before: what is below can be read no more.
+        """Move the log start to `offset`, if that is later. Messages below it cannot be read any
+        more.
 
-        As with `expire`, files go with `drop_expired`. `offset` is at most the high watermark, and
-        everything below it on stable storage.
+        As with `expire`, `drop_expired` removes the files. `offset` is at most the high watermark,
+        and everything below it is on stable storage.
         """
         self._begin_at(offset)
 
     @property
     def has_expired(self) -> bool:
-        """Whether there are segments that end before the log begins."""
+        """Whether segments end at or below the log start."""
         log = self._log
         second = log.segment_list.segments[1:2]
         return bool(second) and second[0].base_offset <= log.log_start_offset
 
     def drop_expired(self, plan: RetentionPlan | None = None) -> None:
-        """Drop the segments that end before the log begins; `plan` says why. Raises `OSError`."""
+        """Drop the segments that end at or below the log start. `plan` gives the reasons. Raises
+        `OSError`."""
         log = self._log
         verdicts = plan.verdicts if plan is not None else ()
         reasons = {v.base_offset: v.reason for v in verdicts if v.delete}
         with ExitStack() as following:
-            # An error of one leaves out none of the others; the next pass does the rest.
+            # An error in one step does not skip the others. The next pass does the rest.
             following.callback(self._begin_epochs)
             following.callback(self._drop_snapshots)
             log.segment_list.drop_below(log.log_start_offset, log.settings, reasons)
@@ -226,17 +232,17 @@ class Expiry:
             self._log.epochs.begin_at(self._log.segment_list.first.base_offset)
 
     def drop_left_over(self) -> None:
-        """Drop what a crash has left in front of the log start. Raises `OSError`."""
+        """Drop the segments that a crash has left below the log start. Raises `OSError`."""
         if self.has_expired:
             self._begin_at(self._log.log_start_offset)
             self._log.producers.write_waiting()
             self.drop_expired()
 
     def plan_retention(self, now_ms: int, *, explain: bool = True) -> RetentionPlan:
-        """Judge which segments may go at `now_ms`. Needs the log to be prepared.
+        """Judge which segments may go at `now_ms`. The log has to be prepared.
 
-        What is `trimmed.unread` keeps the first segment as all of its messages would.
-        Without `explain` those that stay are not spoken of, however many there are.
+        While `trimmed.unread` has a reading to do, all messages of the first segment count. Without
+        `explain`, only the segments that go get a verdict, however many there are.
         """
         log = self._log
         return plan_retention(
@@ -248,13 +254,13 @@ class Expiry:
         )
 
     def describe(self, now_ms: int) -> LogDescription:
-        """Everything there is to tell about the log. Needs it to be prepared. Raises `OSError`."""
+        """Describe the log. It has to be prepared. Raises `OSError`."""
         read_at_once(self._log)
         return finish(self.describing(now_ms))
 
     def describing(self, now_ms: int) -> Pieces[LogDescription]:
-        """As `describe`, in pieces, by what was read of the times of a trimmed segment. Segments
-        that are dropped meanwhile may be left out."""
+        """Like `describe`, in pieces, with what is known of the times of a trimmed segment.
+        Segments dropped meanwhile may be missing."""
         log = self._log
         segments, facts = log.segment_list.segments, judged(log)
         plan = self.plan_retention(now_ms, explain=False)
@@ -289,9 +295,9 @@ class Expiry:
         )
 
     def describe_some(self, now_ms: int, numbers: range) -> list[SegmentDescription]:
-        """As `describe`, of some segments: by their numbers, from 0 for the oldest on.
+        """Like `describe`, for some segments, by their numbers, counted from 0 for the oldest.
 
-        Numbers that no segment has are left out. For logs with so many that all take too long.
+        Numbers without a segment are skipped. For logs with too many segments to describe at once.
         """
         log = self._log
         segments = log.segment_list.segments
@@ -315,15 +321,16 @@ class Expiry:
         ]
 
     def pinned_segments(self, now_ms: int) -> int:
-        """How many segments `retention.ms` cannot delete yet because of a message in them, or in an
-        older one, whose time is more than a minute after `now_ms`; 0 when nothing is known."""
+        """Return how many segments `retention.ms` cannot delete yet because they, or an older
+        segment, hold a message with a timestamp more than a minute after `now_ms`. 0 if that is not
+        known."""
         log = self._log
         if log.settings.retention_ms < 0 or not log.prepared:
             return 0
         limit_ms, segments = now_ms + FUTURE_MS, log.segment_list.segments
         trimmed = trimmed_segment(log)
         if trimmed is not None and trimmed.largest_possible_ms <= limit_ms:
-            # The running maximum counts what was trimmed.
+            # The running maximum includes trimmed messages.
             behind = range(log.segment_list.number_of(trimmed.segment) + 1, len(segments))
             late = (one for one in behind if segments[one].largest_possible_ms > limit_ms)
             return len(segments) - next(late, len(segments))

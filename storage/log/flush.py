@@ -23,30 +23,32 @@ from ..producers.producer_snapshots import KEPT, PendingSnapshot
 
 @dataclass(slots=True, eq=False)
 class FlushWork:
-    """One sync of one log: everything below `target_offset` will be on stable storage."""
+    """One sync of one log. When it is done, everything below `target_offset` is on
+    stable storage."""
 
     target_offset: int
     directory: Path
     files: Files
     index_paths: Sequence[Path]
-    """Index files of segments that were closed since the last sync."""
+    """Index files of the segments that were closed since the last sync."""
     checksums: bytes | None
     """New content of the `index-checksums` file."""
     new_checksums: frozenset[int]
-    """Base offsets of the segments that `index_paths` are of."""
+    """Base offsets of the segments that `index_paths` belong to."""
     sync_directory: bool
-    """Whether files were made, or came back to their names: nothing in them is safe before that."""
+    """Whether files were created or renamed. The folder is synced then, because without its names
+    their content is not safe."""
     segments_dropped: bool = False
-    """Whether the names of old segments went, which no message waits for."""
+    """Whether old segments were renamed. No message waits for that."""
     snapshots: Sequence[PendingSnapshot] = ()
-    """What is known of the producers at offsets up to `target_offset`."""
+    """Producer snapshots at offsets up to `target_offset`."""
     log_files: list[File] = field(default_factory=list)
-    """Log files, oldest first; handles of this work's own, closed by `run`."""
+    """Log files, oldest first. The handles belong to this work; `run` closes them."""
     not_begun: bool = False
-    """Whether the sync failed because there was no handle for the folder: the names in it are not
-    synced, and nothing is lost."""
+    """Whether the sync failed because no handle was free for the folder. Its names are not synced,
+    and nothing is lost."""
     unfinished: OSError | None = None
-    """Why the indexes or their checksums have to wait for another sync: there was no room, or no
+    """Why the indexes or their checksums have to wait for another sync: no room on the disk, or no
     free handle. All messages are safe all the same."""
 
     def run(self) -> None:
@@ -55,7 +57,7 @@ class FlushWork:
         sync_indexes([self])
 
     def sync_messages(self) -> None:
-        """Sync, in order: logs, names. The messages are safe then. Raises `OSError`."""
+        """Sync the log files, then the folder. The messages are safe then. Raises `OSError`."""
         try:
             for file in self.log_files:
                 file.sync()
@@ -70,7 +72,7 @@ class FlushWork:
 
     @property
     def has_indexes(self) -> bool:
-        """Whether there is more to sync than messages."""
+        """Whether anything but messages has to be synced."""
         others = self.index_paths or self.snapshots or self.segments_dropped
         return bool(others) or self.checksums is not None
 
@@ -82,7 +84,7 @@ class FlushWork:
 
     @contextmanager
     def finishing_later(self) -> Iterator[None]:
-        """Note in `unfinished` what the disk has no room for."""
+        """Record an error in `unfinished` if the sync may succeed later."""
         try:
             yield
         except OSError as error:
@@ -94,7 +96,7 @@ class FlushWork:
         try:
             index = self.files.open(path)
         except FileNotFoundError:
-            return  # retention dropped the segment since this work was handed out
+            return  # Retention dropped the segment since this work was begun.
         try:
             index.sync()
         except OSError as error:
@@ -104,17 +106,17 @@ class FlushWork:
             index.close()
 
     def close(self) -> None:
-        """Give up the handles."""
+        """Close the handles."""
         for file in self.log_files:
             file.close()
         self.log_files.clear()
 
 
 def sync_indexes(works: Sequence[FlushWork]) -> None:
-    """Sync what some works of one log, in their order, have beside messages.
+    """Sync everything but messages for some works of one log, in their order.
 
-    In order: indexes, snapshots, checksums, and names of segments that were dropped. What a later
-    work writes anew is written once. If there is no room for something all of them are unfinished.
+    The order is: indexes, snapshots, checksums, names of dropped segments. What a later work writes
+    again is written once. If anything has to wait for room or a handle, all works are unfinished.
     Raises `OSError`.
     """
     last = works[-1]
@@ -140,11 +142,12 @@ def sync_indexes(works: Sequence[FlushWork]) -> None:
 
 
 LOGS_IN_A_ROUND: Final = 64
-"""Logs whose syncs the loop begins or ends in one turn. A client may produce to thousands."""
+"""Number of logs whose syncs the loop begins or ends in one turn. A client may produce to
+thousands."""
 
 
 class Flushable(Protocol):
-    """What group commit needs of a log."""
+    """The operations that group commit needs from a log."""
 
     def begin_flush(self, *, closed_only: bool = False) -> FlushWork | None: ...
 
@@ -154,20 +157,19 @@ class Flushable(Protocol):
 
 
 _Indexing = tuple[Flushable, FlushWork]
-"""A log and a work of it whose messages are synced, and its indexes are not."""
+"""A log and one of its syncs: the messages are synced, the indexes are not."""
 
 
 class GroupCommit:
-    """Syncs logs in rounds: what is asked for while a round is under way is done by the next.
+    """Syncs logs in rounds: requests made during a round are served by the next round.
 
-    A first round begins with the loop's next turn, so that it syncs what was read in this one
-    from all ready connections. A round syncs messages, which is all that clients wait for; the
-    indexes of segments that were closed follow behind it, in rounds of their own, while the next
-    ones of messages are under way.
+    The first round begins with the loop's next turn, so it syncs what this turn reads from all
+    ready connections. A round syncs messages, the only thing that clients wait for. The indexes of
+    closed segments follow in rounds of their own, during the next rounds of messages.
 
-    `executor` runs the syncs of messages, `index_executor` those of indexes, in their order;
-    `call_soon` takes a function from any thread and calls it in the loop's. `on_sync`, if given,
-    gets the seconds that the sync of each log's messages took.
+    `executor` runs the syncs of messages. `index_executor` runs those of indexes, in order.
+    `call_soon` takes a function from any thread and calls it in the loop's thread. `on_sync`, if
+    given, gets the seconds that each sync of a log's messages took.
     """
 
     def __init__(
@@ -184,37 +186,37 @@ class GroupCommit:
         self._clock = clock
         self._on_sync = on_sync
         self._asked: dict[Flushable, bool] = {}
-        """Logs to be synced, and whether only the segments of each that are closed."""
+        """Logs to be synced; the value says whether only their closed segments are."""
         self._round = False
         self._to_index: dict[Path, list[_Indexing]] = {}
-        """By a log's folder."""
+        """Works to index, by folder of the log."""
         self._with_checksums: dict[Path, FlushWork] = {}
-        """By a log's folder, the newest of these that has checksums to write."""
+        """By folder of the log, the newest of these works with checksums to write."""
         self._indexing = 0
         self._idle_callbacks: list[Callable[[], None]] = []
 
     @property
     def busy(self) -> bool:
-        """Whether a round is under way, or about to begin, or not all it is for is synced."""
+        """Whether a round is running or due, or a sync of indexes is pending."""
         return self._round or self._indexing > 0
 
     def request(self, log: Flushable, *, closed_only: bool = False) -> None:
-        """Have `log` synced, or only its closed segments; its `end_flush` is called in the loop's
-        thread."""
+        """Request a sync of `log`, or only of its closed segments. `end_flush` of the log is called
+        in the loop's thread."""
         self._asked[log] = closed_only and self._asked.get(log, True)
         if not self._round:
             self._round = True
             self._call_soon(self._start_round)
 
     def when_idle(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once nothing is under way or asked for; at once if that is now."""
+        """Call `callback` once nothing is running or requested; at once if that is now."""
         if self.busy:
             self._idle_callbacks.append(callback)
         else:
             callback()
 
     def _start_round(self) -> None:
-        """Begin the next round, or tell the waiting requests that there is none."""
+        """Begin the next round, or call the idle callbacks if there is none."""
         works: list[tuple[Flushable, FlushWork]] = []
         for log in list(islice(self._asked, LOGS_IN_A_ROUND)):
             work = log.begin_flush(closed_only=self._asked.pop(log))
@@ -247,25 +249,27 @@ class GroupCommit:
         self, outcomes: Sequence[tuple[Flushable, FlushWork, OSError | None, float]]
     ) -> None:
         with ExitStack() as ends:
-            # An exception of one log's end is raised when all the others have had theirs.
+            # An exception from one log is raised after all other logs were handled.
             ends.callback(self._start_round)
             for log, work, error, seconds in reversed(outcomes):
                 if self._on_sync is not None:
                     ends.callback(self._on_sync, seconds)
                 if error is None and (work.has_indexes or self._indexing):
-                    # In the order of the rounds, so that no recovery point overtakes indexes.
+                    # In the order of the rounds, so that no recovery point gets ahead of the
+                    # indexes.
                     ends.callback(self._index, log, work)
                     ends.callback(log.messages_synced, work)
                 else:
                     ends.callback(log.end_flush, work, error)
 
     def _index(self, log: Flushable, work: FlushWork) -> None:
-        """Have the indexes synced behind the messages."""
+        """Queue a work for a sync of indexes."""
         self._indexing += 1
         self._to_index.setdefault(work.directory, []).append((log, work))
         if work.checksums is not None:
-            # They are of all segments of a log: of thousands, at each roll of one that rolls faster
-            # than the disk syncs. The next round writes the newest alone.
+            # The checksums cover all segments of a log, possibly thousands, and change at each
+            # roll, which may come faster than the disk syncs. The next round writes only the newest
+            # checksums.
             older = self._with_checksums.get(work.directory)
             if older is not None:
                 older.checksums = None
@@ -274,11 +278,11 @@ class GroupCommit:
             self._start_index_round()
 
     def _start_index_round(self) -> None:
-        """Begin the next round of indexes, or tell the waiting requests that there is none."""
+        """Begin the next round of indexes, or call the idle callbacks if there is none."""
         if not self._to_index:
             self._tell_if_idle()
             return
-        # All works of a log go together: the newest one alone has checksums.
+        # All works of a log go together: only the newest one has checksums.
         groups = []
         for directory in list(islice(self._to_index, LOGS_IN_A_ROUND)):
             groups.append(self._to_index.pop(directory))
@@ -303,12 +307,12 @@ class GroupCommit:
 
 
 def _error_of(sync: Callable[[], None]) -> OSError | None:
-    """Sync; what went wrong, if anything did."""
+    """Sync, and return the error if there was one."""
     try:
         sync()
     except OSError as failure:
         return failure
     except Exception as failure:
-        # Whatever it was, the bytes are not known to be safe.
+        # Whatever happened, it is not known that the bytes are safe.
         return OSError(errno.EIO, f"{type(failure).__name__}: {failure}")
     return None

@@ -1,12 +1,12 @@
-"""The leader epochs of one log, kept in its folder: `leader-epoch-checkpoint`.
+"""The leader epochs of one log, stored in its folder: `leader-epoch-checkpoint`.
 
-A file is there from the first epoch on. An epoch is written, and synced, before the first message
-of it; a cut of the log is, before the epochs that were cut off go from the file. So the file may
-name an epoch that has no message yet, or any more, never too few: such a line is passed over when
-the log is opened, as are those of segments that were dropped.
+The file exists from the first epoch on. An epoch is written and synced before its first message.
+When the log is truncated, the log is synced before the truncated epochs are removed from the file.
+So the file may name an epoch that has no messages yet, or none any more, but it never misses one.
+When the log is opened, such lines are skipped, and so are those of dropped segments.
 
-A file that cannot be read is no empty history: requests for it are refused until the log begins
-anew.
+A file that cannot be read is not an empty history: requests for the epochs are refused until the
+log is emptied.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from .epoch_history import NO_EPOCH, EpochHistory, MalformedEpochs, decode_epoch
 
 
 class _EpochFile:
-    """Where the file is, for one write at a time."""
+    """The epoch file of one log. Its lock allows one write at a time."""
 
     __slots__ = ("begun", "files", "lock", "path", "written")
 
@@ -32,11 +32,11 @@ class _EpochFile:
         self.begun = 0
         """Number of the newest write."""
         self.written = 0
-        """Number of the newest that is on stable storage."""
+        """Number of the newest write that is on stable storage."""
 
 
 class EpochWrite:
-    """A history that is to be on stable storage; any thread may `run` it."""
+    """A history that has to reach stable storage. Any thread may call `run`."""
 
     __slots__ = ("_number", "_place", "history")
 
@@ -47,8 +47,8 @@ class EpochWrite:
         self.history = history
 
     def run(self) -> None:
-        """Write the file and sync it and the folder, unless a newer write was before this one.
-        Raises `OSError`."""
+        """Write the file and sync it and its folder, unless a newer write came first. Raises
+        `OSError`."""
         place = self._place
         with place.lock:
             if place.written < self._number:
@@ -57,32 +57,33 @@ class EpochWrite:
 
     @property
     def stands(self) -> bool:
-        """Whether the file says this, and nothing is about to change it."""
+        """Whether the file has this history and no newer write is under way."""
         return self._place.written == self._place.begun == self._number
 
 
 class LeaderEpochs:
-    """The epochs of the log in `folder`; for the loop's thread."""
+    """The epochs of the log in `folder`, for the event loop's thread."""
 
     def __init__(self, folder: Path, seams: Seams, log_name: Mapping[str, object]) -> None:
-        """Without a file: see `load`. `log_name` goes with every event."""
+        """Begin without a file; see `load`. `log_name` is added to every event."""
         self._place = _EpochFile(seams.files, folder / LEADER_EPOCHS)
         self._observe = seams.observe
         self._log_name = log_name
         self._history = EpochHistory()
         self._stored = EpochHistory()
-        """What the file says."""
+        """The history in the file."""
         self.kept = False
-        """Whether there is a file."""
+        """Whether the file exists."""
         self.unreadable = ""
-        """Why the file cannot be believed; empty when it can."""
+        """Why the file cannot be trusted; empty if it can."""
         self.highest_seen = NO_EPOCH
-        """The highest epoch that the file named, with or without a message."""
+        """The highest epoch that the file named, with or without messages."""
 
     def load(self, first_offset: int, log_end_offset: int) -> None:
-        """Read the file, which is there, of a log whose oldest segment begins at `first_offset`.
+        """Read the file, which exists. The oldest segment of the log begins at `first_offset`.
 
-        Raises `OSError`."""
+        Raises `OSError`.
+        """
         self.kept = True
         try:
             self._stored = decode_epochs(self._place.files.read_bytes(self._place.path))
@@ -100,7 +101,7 @@ class LeaderEpochs:
 
     @property
     def history(self) -> EpochHistory:
-        """The epochs. Raises `StorageError` where the file cannot be believed."""
+        """The epochs. Raises `StorageError` if the file cannot be trusted."""
         if self.unreadable:
             raise StorageError(
                 f"{self._place.path} cannot be read ({self.unreadable}), so it is not "
@@ -109,44 +110,46 @@ class LeaderEpochs:
         return self._history
 
     def writing(self, history: EpochHistory) -> EpochWrite | None:
-        """What has to be done before `take`, which may be in any thread; `None` for nothing."""
+        """Return the write that has to come before `take`, for any thread; `None` if there is
+        nothing to write."""
         if self.unreadable or (history == self._stored and (self.kept or not history.starts)):
             return None
         return EpochWrite(self._place, history)
 
     def note(self, write: EpochWrite) -> None:
-        """`write` was run, for messages that are still to come: `keep` has nothing to write then.
-        The history is as before."""
+        """Record that `write` was run for messages that are still to come, so that `keep` has
+        nothing to write then. The history in use does not change."""
         if write.stands:
             self._stored = write.history
             self.kept = True
 
     def take(self, history: EpochHistory) -> None:
-        """Go by `history`, which is on stable storage."""
+        """Use `history`, which is on stable storage."""
         self._history = self._stored = history
         self.highest_seen = max(self.highest_seen, history.last_epoch)
         self.kept = self.kept or bool(history.starts)
 
     def keep(self, history: EpochHistory) -> None:
-        """Bring `history` to stable storage, if it is not there, and go by it. Raises `OSError`."""
+        """Write `history` to stable storage, if it is not there yet, and use it.
+        Raises `OSError`."""
         write = self.writing(history)
         if write is not None:
             write.run()
         self.take(history)
 
     def cut(self, offset: int) -> None:
-        """The log ends at `offset`, on stable storage. Raises `OSError`."""
+        """Record that the log now ends at `offset`, on stable storage. Raises `OSError`."""
         if not self.unreadable and self.kept:
             self.keep(self._history.cut(offset))
 
     def begin_at(self, offset: int) -> None:
-        """The oldest segment begins at `offset`; what is in it can still be copied. The file gets
-        shorter with the next epoch."""
+        """Record that the oldest segment begins at `offset`; its messages can still be copied. The
+        file is shortened when the next epoch is written."""
         self._history = self._history.begun_at(offset)
 
     def clear(self) -> None:
-        """The log has no epochs: it begins anew, without a message, on stable storage, or nobody
-        can read which they were. Raises `OSError`."""
+        """Remove all epochs: the log starts again without messages, on stable storage, or its
+        epochs cannot be read. Raises `OSError`."""
         self.unreadable = ""
         if self.kept:
             self._stored = EpochHistory()

@@ -17,44 +17,44 @@ from .log_state import REFUSED, LogParts, LogState
 
 
 class Flusher:
-    """Knows how far a log is safe."""
+    """Tracks how far a log is on stable storage."""
 
     __slots__ = ("_append_times_safe", "_cuts", "_log", "_messages_safe", "_syncs", "closed")
 
     def __init__(self, log: LogState) -> None:
         self._log = log
         self._append_times_safe = log.recovery_point
-        """The append times of messages below it are on stable storage."""
+        """Append times of the messages below it are on stable storage."""
         self._messages_safe = log.recovery_point
-        """The messages below it are on stable storage, while the recovery point may still wait for
-        their indexes."""
+        """Messages below it are on stable storage. The recovery point may be lower while their
+        indexes are not synced."""
         self._cuts: dict[int, int] = {}
-        """Offsets in batches that went as a whole when the log was cut off there, and where the
-        messages before each end; of those that may still become the recovery point."""
+        """Truncation offsets inside a batch that was removed as a whole, each with the end of the
+        messages before it. Only those that may still become the recovery point."""
         self.closed = False
         """Whether the log was closed, so that its files may be gone."""
         self._syncs: list[FlushWork] = []
-        """Handed out and not ended yet."""
+        """Syncs that were begun and not ended yet."""
 
     @property
     def safe_point(self) -> int:
-        """The recovery point as it may be checkpointed: the append times below it are on stable
-        storage too, and messages reach up to it, else a start would not believe it."""
+        """The recovery point that may be checkpointed. The append times below it are also on stable
+        storage, and messages reach up to it: otherwise the next start would not trust it."""
         log = self._log
         messages_end = self._cuts.get(log.recovery_point, log.recovery_point)
         return min(self._append_times_safe, messages_end)
 
     @property
     def synced_offset(self) -> int:
-        """The messages below it are on stable storage."""
+        """Messages below it are on stable storage."""
         log = self._log
         return min(max(self._messages_safe, log.recovery_point), log.log_end_offset)
 
     def lower_recovery_point(self, offset: int, messages_end: int) -> None:
-        """What comes in place of the messages from `offset` on is not synced; those that are left
-        end at `messages_end`."""
+        """Lower the recovery point for a truncation at `offset`, because later messages from there
+        on are not synced. The messages that are left end at `messages_end`."""
         log = self._log
-        # A sync brings the recovery point to an offset that is above it, too.
+        # A running sync may still raise the recovery point to one of these offsets.
         still = range(log.recovery_point, offset)
         self._cuts = {at: end for at, end in self._cuts.items() if at in still}
         if messages_end < offset:
@@ -66,22 +66,24 @@ class Flusher:
             log.on_cut(self._log)
 
     def end_at(self, offset: int) -> None:
-        """The log ends at `offset`: what is under way knows nothing of what comes behind it."""
+        """Lower the targets of running syncs: the log ends at `offset`, and they do not cover what
+        follows."""
         for work in self._syncs:
             work.target_offset = min(work.target_offset, offset)
 
     def begin_flush(self, *, closed_only: bool = False) -> FlushWork | None:
-        """What a sync has to do now, or `None` when nothing; hand it to `end_flush` when run.
+        """Return the work of a sync, or `None` if there is nothing to do. Pass it to `end_flush`
+        once run.
 
-        With `closed_only` it leaves the active segment out: a write waits while the file that it
-        goes to is synced, and after a roll nobody asks for more (R-13).
+        With `closed_only`, the active segment is left out: appends wait while the file that they go
+        to is synced, and after a roll nobody waits for it (R-13).
         """
         log = self._log
         end = log.segment_list.active.base_offset if closed_only else log.log_end_offset
         try:
             return self._begin_flush(end)
         except OSError as error:
-            # Nothing was tried on the disk, so nothing is lost: the next request tries again.
+            # Nothing was attempted on the disk, so nothing is lost. The next request tries again.
             self._log.observe("sync_not_started", error=str(error))
             return None
 
@@ -103,9 +105,9 @@ class Flusher:
         return work
 
     def end_flush(self, work: FlushWork, error: OSError | None = None) -> None:
-        """Take in how `work` went. A failed sync is final: it is never tried again.
+        """Handle the outcome of `work`. A failed sync is final: it is never tried again.
 
-        One that was not begun, for want of a handle, is: the next request tries again.
+        A sync that was not begun, because no handle was free, is tried again by the next request.
         """
         log = self._log
         self._syncs.remove(work)
@@ -119,7 +121,8 @@ class Flusher:
             log.fail(StorageError(f"{log.path}: a sync failed ({error}); {REFUSED}"))
             return
         if not self.closed and not log.seams.files.exists(log.segment_list.active.log_path):
-            # A file without a name can be written and synced, and is gone when it is closed.
+            # A file without a name can still be written and synced, but it disappears when it is
+            # closed.
             log.fail(StorageError(f"{log.path}: somebody removed the log's files; {REFUSED}"))
             return
         if work.unfinished is not None:
@@ -134,9 +137,9 @@ class Flusher:
             log.on_synced(log)
 
     def messages_synced(self, work: FlushWork) -> None:
-        """Let the messages that `work` is for be seen, before `end_flush`.
+        """Let consumers read the messages that `work` synced, before `end_flush`.
 
-        They are safe, but the recovery point has to wait for their indexes.
+        The messages are safe, but the recovery point has to wait for their indexes.
         """
         log = self._log
         self._messages_safe = max(self._messages_safe, work.target_offset)
@@ -147,15 +150,15 @@ class Flusher:
                 log.on_synced(log)
 
     def secure_append_times(self) -> None:
-        """Bring the append times below the recovery point to stable storage as well.
+        """Sync the append times below the recovery point as well.
 
-        That is not part of a flush, because it would take a producer that waits for one twice as
-        long, and none waits for append times. May run in a thread of its own. Raises `OSError`.
+        This is not part of a flush: it would double the time that a producer waits for its flush,
+        and no producer waits for append times. May run in another thread. Raises `OSError`.
         """
         log = self._log
         point = log.recovery_point
         if self._append_times_safe < point and log.segment_list.sync_append_times(point):
-            # A cut meanwhile has lowered both.
+            # A truncation in the meantime has lowered both.
             self._append_times_safe = min(point, log.recovery_point)
 
     def flush(self) -> None:
@@ -181,11 +184,12 @@ class Flusher:
 class Log(LogState):
     """The messages of one partition. Made by `open_log`.
 
-    What can be done with it is in its parts; what concerns all of them is here.
+    Its parts hold most operations: appender, expiry, flusher. This class has those that concern all
+    parts.
     """
 
-    # With more than thirty attributes an object's dictionary shares its keys with no other one's:
-    # it takes five times the memory, and there are thousands of these.
+    # An instance with more than thirty attributes does not share the keys of its dictionary with
+    # other instances. It would take five times the memory, and a broker has thousands of logs.
     __slots__ = (
         "_closed_form",
         "appender",
@@ -201,10 +205,11 @@ class Log(LogState):
         self._closed_form = False
 
     def truncate(self, offset: int) -> None:
-        """Remove the messages from `offset` on; beyond the log end nothing happens.
+        """Remove the messages from `offset` on. Does nothing if `offset` is beyond the log end.
 
-        A wrapper that holds `offset` goes as a whole. Raises `ValueError` for a negative offset,
-        `StorageError`: then nothing is appended any more until a restart, if a cut was begun.
+        A wrapper message that contains `offset` is removed as a whole. Raises `ValueError` for a
+        negative offset, `StorageError` on failure: if truncation had begun, appends are refused
+        until a restart.
         """
         if offset < 0:
             raise ValueError(f"a log cannot be cut at offset {offset}; it must be 0 or more")
@@ -217,8 +222,8 @@ class Log(LogState):
             end = self.segment_list.end_before(offset)
         if self.segment_list.holding(offset).damaged is not None:
             offset = end  # Nothing of a damaged segment is kept.
-        # It goes into the checkpoint that is written now: what comes in place of the messages is
-        # not below the log start.
+        # The checkpoint is written now and includes this value: messages appended in place of the
+        # removed ones must not be below the log start.
         self.log_start_offset = min(self.log_start_offset, offset)
         self.flusher.lower_recovery_point(offset, end)
         with self._all_or_fail("truncated"):
@@ -228,13 +233,13 @@ class Log(LogState):
             self.last_stamp_ms = self.segment_list.last_stamp_ms(0)
             self._ends_at(offset)
             if end < offset:
-                self.record_gaps()  # A wrapper went whose first messages were below `offset`.
+                self.record_gaps()  # A wrapper was removed that began below `offset`.
             if self.has_epochs:
                 self.epochs.cut(offset)
 
     @contextmanager
     def _all_or_fail(self, done: str) -> Iterator[None]:
-        """What is begun here and not finished ends all appends."""
+        """Refuse all further appends if the block raises."""
         try:
             yield
         except OSError as error:
@@ -246,8 +251,9 @@ class Log(LogState):
             raise
 
     def truncate_fully(self, offset: int) -> None:
-        """Remove all messages; the log goes on at `offset`. Raises as `truncate`."""
-        # A power cut may keep any of the segments: none of them is to be missed.
+        """Remove all messages. The log continues at `offset`. Raises as `truncate`."""
+        # A power cut may keep any of the segments, so the recovery point is lowered below all of
+        # them.
         lowest = min(offset, self.segment_list.first.base_offset)
         recovery_point = min(offset, self.recovery_point)
         self.log_start_offset = min(self.log_start_offset, offset)
@@ -273,9 +279,10 @@ class Log(LogState):
         self.advance()
 
     def begin_close(self) -> FlushWork | None:
-        """Do the first part of `close`: what has to be synced now, for `end_flush` when run.
+        """Do the first part of `close`: return the work to sync now, to be passed to `end_flush`
+        once run.
 
-        Nothing may be appended after that. Raises `OSError`, which `close` meets again.
+        Nothing may be appended after that. An `OSError` raised here is met again by `close`.
         """
         if self.failure is not None:
             return None
@@ -283,7 +290,7 @@ class Log(LogState):
         return self.flusher.begin_flush()
 
     def abandon(self) -> None:
-        """Close without syncing anything: the files are about to be deleted."""
+        """Close without syncing: the files are about to be deleted."""
         self._release()
 
     def _release(self) -> None:
@@ -297,7 +304,7 @@ class Log(LogState):
         self._closed_form = True
 
     def close(self) -> None:
-        """Bring everything to its closed form and sync it. Raises `OSError`, `StorageError`."""
+        """Write the closed form of all files and sync them. Raises `OSError`, `StorageError`."""
         try:
             if self.failure is not None:
                 raise self.failure

@@ -1,8 +1,8 @@
-"""Opening a partition's folder: what is there, whether it was closed cleanly, and recovery.
+"""Opening a partition's folder: finding its segments, checking for a clean stop, and recovery.
 
 A log that was closed cleanly is taken as it is: only the end of its active segment is read, the
-other segments are looked at when they are used. Otherwise, or when it does not end where it did,
-it is recovered.
+other segments are checked when they are used. A log that was not closed cleanly, or that does not
+end where it ended then, is recovered.
 """
 
 from itertools import pairwise
@@ -25,7 +25,7 @@ from .recovery import Recovery
 from .segment_list import SegmentList
 
 _OTHER_FILES: Final = (FILE_NAME, LEADER_EPOCHS)
-"""Files of a partition folder beside segments and snapshots."""
+"""Other files of a partition folder, beside segments and snapshots."""
 
 
 def open_log(
@@ -44,20 +44,19 @@ def open_log(
     follows: bool = False,
     progress: Progress | None = None,
 ) -> Log:
-    """Open the log in folder `path`, which exists; an empty folder becomes an empty log.
+    """Open the log in folder `path`, which exists. An empty folder becomes an empty log.
 
-    `clean` says that the broker was stopped cleanly and the checkpoints hold, `end_offset` where
-    the log ended then, if that is known: when it does not end there, it is recovered all the same.
-    `high_watermark` is where that was, as far as is known, and keeps it there until it is moved
-    (`LogState.hold_high_watermark`); without it all that is stored is seen. `follows` is for a
-    cluster member that does not lead, or not yet: the log expires nothing, and what
-    it has of a transaction that has not ended may be a beginning.
-    `progress` is called for every byte that recovery has read. Raises `OSError`, `StorageError`,
-    and `UnsupportedForMessageFormat` when messages of a format that this version cannot read are
-    stored (they are left as they are).
+    `clean` says that the broker was stopped cleanly and the checkpoints are valid. `end_offset` is
+    the log end at that stop, if known: a log that ends elsewhere is recovered all the same.
+    `high_watermark` is the last known high watermark; it stays there until it is moved
+    (`LogState.hold_high_watermark`). Without it, everything stored can be read. `follows` is set on
+    a cluster member that does not lead the partition (yet): the log expires nothing, and an open
+    transaction may be an incomplete copy. `progress` is called for the bytes that recovery has
+    read. Raises `OSError`, `StorageError`, and `UnsupportedForMessageFormat` if messages are stored
+    in a format that this version cannot read (they stay unchanged).
     """
-    # What is below the log start is no part of the log any more, whichever files of it are left:
-    # a hole between them must not be taken for the end.
+    # Offsets below the log start are no longer part of the log, whichever of their files are left.
+    # A gap between those files must not be taken for the log end.
     recovery_point = max(recovery_point, log_start_offset)
     opening = _Opening(path, topic, partition, settings, seams, gaps, recovery_point, progress)
     segments = opening.segments(log_start_offset, clean=clean, end_offset=end_offset)
@@ -91,7 +90,7 @@ def open_log(
 
 
 class _Opening:
-    """One folder being opened."""
+    """One partition folder while it is opened."""
 
     def __init__(
         self,
@@ -105,15 +104,15 @@ class _Opening:
         progress: Progress | None,
     ) -> None:
         self.recovery_point = recovery_point
-        """Everything below it is on stable storage."""
+        """Offset below which everything is on stable storage."""
         self.has_epochs = False
-        """Whether there is a file of leader epochs."""
+        """Whether a leader epoch file exists."""
         self._checksums: dict[int, SegmentChecksums] = {}
         self._recovered = False
         """Whether everything from the recovery point on had to be read."""
         self._names_changed = False
         self._checksums_changed = False
-        """Whether the file says of a segment what does not hold any more, or not yet."""
+        """Whether the checksum file differs from what is known of the segments."""
         self._new_checksums: set[int] = set()
         self._path = path
         self._topic = topic
@@ -130,7 +129,8 @@ class _Opening:
     def segments(
         self, log_start_offset: int, *, clean: bool, end_offset: int | None
     ) -> list[Segment]:
-        """The segments of the log, recovered as far as need be; the last one takes appends."""
+        """Return the segments of the log, recovered as far as necessary. The last one takes
+        appends."""
         segments = self._find_segments()
         if not segments:
             self._names_changed = True
@@ -145,7 +145,7 @@ class _Opening:
         return segments
 
     def listed(self, segments: list[Segment], *, copied: bool) -> SegmentList:
-        """The segments in a row, with what was found out about their files."""
+        """Return the segment list, with what is known of the segments' files."""
         listed = SegmentList(
             self._path,
             tuple(segments),
@@ -162,14 +162,14 @@ class _Opening:
         return listed
 
     def producers(self, segments: list[Segment], *, follows: bool) -> LogProducers:
-        """What the log knows of producers that number their batches."""
+        """Load the state of the idempotent producers."""
         producers = LogProducers(self._path, self._seams, self._log_name)
         producers.follows = follows
         producers.load(segments, self._checksums, clean=not self._recovered)
         return producers
 
     def _find_segments(self) -> list[Segment]:  # noqa: C901 - a case a kind of file
-        """The segments whose log files are there, oldest first; leftovers are removed."""
+        """Find the segments that have a log file, oldest first. Leftover files are removed."""
         files = self._seams.files
         names = files.names(self._path)
         bases = []
@@ -208,14 +208,14 @@ class _Opening:
         self._names_changed = True
 
     def _open_active(self, active: Segment, end_offset: int | None) -> bool:
-        """Take the last segment of a log that was closed cleanly; false when it is not as it was
-        left."""
+        """Open the last segment of a log that was closed cleanly. Return false if the segment is
+        not as it was at that stop."""
         checksums = self._checksums.get(active.base_offset)
         if load_indexes(active, checksums):
             try:
                 active.reopen()
             except HorologError:
-                active.damaged = None  # It is looked at closely next.
+                active.damaged = None  # Recovery reads it next.
                 reason = "the last segment cannot be read to its end"
             else:
                 misfit = _misfit(active, end_offset)
@@ -231,8 +231,8 @@ class _Opening:
     def _recover(
         self, segments: list[Segment], first: int | None = None, *, end_offset: int | None = None
     ) -> list[Segment]:
-        """Read everything from the recovery point, or from segment number `first`, on; returns
-        the segments that are left. `end_offset` is where the log ended, if that is known."""
+        """Read everything from the recovery point, or from segment number `first`, on. Return the
+        segments that are left. `end_offset` is where the log ended, if known."""
         recovery = Recovery(
             self._path,
             self._seams,
@@ -253,7 +253,7 @@ class _Opening:
 
 
 def _misfit(active: Segment, end_offset: int | None) -> str | None:
-    """What does not fit together about the last segment of a log that was closed cleanly."""
+    """Return what contradicts a clean stop in the last segment, or `None`."""
     if end_offset not in (None, active.next_offset):
         return f"the log ends at offset {active.next_offset}, not at {end_offset}"
     index = active.offset_index

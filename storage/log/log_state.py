@@ -1,4 +1,4 @@
-"""What is known of one partition's log: its segments, how far it reaches, and what goes wrong."""
+"""The state of one partition's log: its segments, its offsets, and its failures."""
 
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -19,66 +19,69 @@ REFUSED: Final = "appends to this partition are refused until the broker has bee
 
 @value_class
 class RefusedWrites:
-    """Writes that failed and may succeed later, on the monotonic clock."""
+    """First and last failed write that may succeed later, in seconds of the monotonic clock."""
 
     first: float
     last: float
 
 
 Runs = list[tuple[int, int, int, int]]
-"""Stretches of a log that a time map names: first byte, end byte, first offset, end offset."""
+"""Parts of a log that a time map names: first byte, end byte, first offset, end offset."""
 
 Largest = tuple[int, int]
-"""As `Segment.largest`."""
+"""Largest timestamp and its offset, as in `Segment.largest`."""
 
 
 @value_class
 class Counted:
-    """The largest time in a segment from the log start on."""
+    """The largest timestamp in a segment, counted from the log start on."""
 
     segment: Segment
     cuts: int
-    """Of the segment then."""
+    """Value of the segment's `cuts` when it was read."""
     log_start_offset: int
     end_bytes: int
-    """Up to where the segment was read."""
+    """Position up to which the segment was read."""
     largest: Largest
 
 
 class Watermark:
-    """Follows the log end, except past sets whose producer waits for a sync."""
+    """The high watermark. It follows the log end, but stops at sets whose producer waits for a
+    sync."""
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
-        """First offset that consumers do not see."""
+        """High watermark: the first offset that consumers cannot read."""
         self._waiting: deque[int] | None = None
-        """Made when it is needed: an empty one takes 600 bytes, and few logs ever have another."""
+        """First offsets of sets that wait for a sync. Created on first use: an empty deque takes
+        600 bytes, and few logs ever need one."""
         self._held_at: int | None = None
 
     def wait_for_sync(self, first_offset: int) -> None:
-        """Do not pass `first_offset`, where a set begins, until it is synced."""
+        """Do not pass `first_offset`, the start of a set, before it is synced."""
         if self._waiting is None:
             self._waiting = deque()
         self._waiting.append(first_offset)
 
     def synced(self, offset: int) -> None:
-        """Everything below `offset` is on stable storage."""
+        """Record that everything below `offset` is on stable storage."""
         while self._waiting and self._waiting[0] < offset:
             self._waiting.popleft()
 
     @property
     def held(self) -> bool:
-        """Whether it is held back."""
+        """Whether the high watermark is held back by `hold`."""
         return self._held_at is not None
 
     def hold(self, offset: int | None) -> None:
-        """Do not pass `offset`, and go back to it if it is passed; `None` lets it go."""
+        """Do not pass `offset`; move back if it is passed already. `None` removes the hold."""
         self._held_at = offset
         if offset is not None:
             self.offset = min(self.offset, offset)
 
     def cut(self, offset: int) -> None:
-        """The log ends at `offset` now. What comes instead is held back if that was."""
+        """Record that the log was truncated at `offset`. A hold stays in force for the messages
+        that follow."""
         self.offset = min(self.offset, offset)
         if self._held_at is not None:
             self._held_at = min(self._held_at, offset)
@@ -86,7 +89,7 @@ class Watermark:
             self._waiting = deque(first for first in self._waiting if first < offset)
 
     def advance(self, log_end_offset: int) -> bool:
-        """Move as far as may be; say whether it moved."""
+        """Move forward as far as allowed. Return whether the watermark moved."""
         target = self._waiting[0] if self._waiting else log_end_offset
         if self._held_at is not None:
             target = min(target, self._held_at)
@@ -98,7 +101,7 @@ class Watermark:
 
 @value_class
 class LogParts:
-    """What a log is when it has just been opened."""
+    """The parts and offsets of a log that has just been opened."""
 
     topic: str
     partition: int
@@ -111,17 +114,17 @@ class LogParts:
     last_stamp_ms: int
     """Append time of the last message if a broker stamped it, else -1."""
     has_epochs: bool = False
-    """Whether there is a file of leader epochs."""
+    """Whether a leader epoch file exists."""
     high_watermark: int | None = None
-    """Where it is, to be kept there; `None` lets it follow the log end."""
+    """High watermark, held at this offset. `None` lets it follow the log end."""
     follows: bool = False
-    """Whether another broker leads."""
+    """Whether another broker leads the partition."""
 
 
 class LogState:
-    """The state of a log, which its parts read and change: appender, expiry and flusher.
+    """The state of a log, read and changed by its parts: appender, expiry and flusher.
 
-    A base of `Log` and not the same class, because the parts know the state and `Log` makes them.
+    A base class of `Log`, because `Log` makes the parts, and the parts know only the state.
     """
 
     def __init__(self, parts: LogParts) -> None:
@@ -131,54 +134,56 @@ class LogState:
         self.log_start_offset = parts.log_start_offset
         self.log_end_offset = parts.segments.active.next_offset
         self.recovery_point = parts.recovery_point
-        """Everything below it is on stable storage."""
+        """Offset below which everything is on stable storage."""
         self.segment_list = parts.segments
         self.producers = parts.producers
-        """The producers that number their batches."""
+        """State of the idempotent producers."""
         self.seams = parts.seams
         self.watermark = Watermark(self.log_end_offset)
         if parts.high_watermark is not None:
             self.watermark.hold(parts.high_watermark)
         self.has_epochs = parts.has_epochs
-        """Whether it is known which leaders wrote what, or was to be."""
+        """Whether the log has leader epochs: a file of them exists, or `epochs` was used."""
         self._opened_end_offset = self.log_end_offset
         self._epochs: LeaderEpochs | None = None
         self.stamp_batches: Callable[[bytearray | memoryview], None] | None = None
-        """Told what is to be appended where there are batches in it; without replication none."""
+        """Called with data about to be appended if it contains batches, to write the leader epoch.
+        `None` without replication."""
         self.expires = not parts.follows
-        """Whether anything goes, or is closed, because of its age or size: a follower leaves that
-        to its leader."""
+        """Whether retention and idle rolls apply. On a follower they do not: the leader decides."""
         self.last_stamp_ms = parts.last_stamp_ms
         """Append time of the last message if a broker stamped it, else -1."""
         self.failure: StorageError | None = None
-        """Why appends are refused until the broker has been restarted, if they are."""
+        """Why appends are refused until the broker is restarted, if they are."""
         self.refused_writes: RefusedWrites | None = None
-        """Writes that failed for want of room or the like, since the last one that succeeded."""
+        """Writes since the last successful one that failed for a reason that may pass, such as a
+        full disk."""
         self.trimmed: Counted | None = None
         """What `trimmed` knows of the segment in which the log begins."""
         self.window_runs: OrderedDict[tuple[tuple[int, int], tuple[int, int]], Runs] | None = None
-        """What time maps answered lately, by version of the map and window; see `read.windows`."""
+        """Recent answers of time maps, by version of the map and window; see `read.windows`."""
         self.window_knowledge: OrderedDict[tuple[int, int, bool, bool], Any] | None = None
-        """What was found out lately about window topics, until the log is cut off; see
+        """Recent findings about window topics, until the log is truncated; see
         `read.window_sets`."""
         self.appended_at: float | None = None
-        """When something was appended last, on the monotonic clock; `None` before that is known."""
+        """Time of the last append, in seconds of the monotonic clock; `None` before that is known.
+        """
         self.unflushed_since: float | None = None
-        """When the oldest message that is not synced was appended, on the monotonic clock."""
+        """Time of the oldest append that is not synced, in seconds of the monotonic clock."""
         self.on_advance: Callable[[Any], None] | None = None
         """Called with the log when the high watermark moves, and when `failure` is set."""
         self.on_synced: Callable[[Any], None] | None = None
         """Called with the log when a sync of its messages is done."""
         self.on_gaps: Callable[[Any], None] | None = None
-        """Called with the log when offsets jump for the first time; to be remembered with the
-        topic."""
+        """Called with the log when offsets jump for the first time, so that the topic remembers it.
+        """
         self.on_cut: Callable[[Any], None] | None = None
-        """Called with the log before its end is cut off; the recovery point has to be
-        remembered."""
+        """Called with the log before it is truncated, because the recovery point has to be stored
+        first."""
 
     @property
     def epochs(self) -> LeaderEpochs:
-        """Which leaders wrote what. Raises `OSError` where the file cannot be read at all."""
+        """The leader epochs of the log. Raises `OSError` if the file cannot be read at all."""
         if self._epochs is None:
             name = {"topic": self.topic, "partition": self.partition}
             epochs = LeaderEpochs(self.path, self.seams, name)
@@ -190,7 +195,7 @@ class LogState:
 
     @property
     def follows(self) -> bool:
-        """Whether another broker leads."""
+        """Whether another broker leads the partition."""
         return not self.expires
 
     @property
@@ -199,7 +204,7 @@ class LogState:
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """All segments, oldest first; the last one takes appends."""
+        """All segments, oldest first. The last one takes appends."""
         return self.segment_list.segments
 
     @property
@@ -212,18 +217,18 @@ class LogState:
 
     @property
     def gaps(self) -> bool:
-        """Whether offsets may jump, as in bytes that another broker wrote."""
+        """Whether offsets may jump, as in a log that another broker wrote."""
         return self.segment_list.gaps
 
     @property
     def high_watermark(self) -> int:
-        """First offset that consumers do not see."""
+        """High watermark: the first offset that consumers cannot read."""
         return self.watermark.offset
 
     @property
     def last_stable_offset(self) -> int:
-        """First offset that committed readers do not see: that of a transaction that has not ended
-        yet, if there is one, else the high watermark."""
+        """First offset that `read_committed` consumers cannot read: the first offset of the oldest
+        open transaction, or the high watermark if no transaction is open."""
         high_watermark = self.watermark.offset
         if not self.producers.states.open_count:
             return high_watermark
@@ -232,20 +237,20 @@ class LogState:
 
     @property
     def prepared(self) -> bool:
-        """Whether every segment's indexes are loaded; if not, `prepare` before reading."""
+        """Whether the indexes of all segments are loaded. If not, call `prepare` before reading."""
         return self.segment_list.prepared
 
     def prepare(self) -> None:
-        """Load the indexes of all segments, rebuilding those that do not fit their checksums.
+        """Load the indexes of all segments. Rebuild those that do not match their checksums.
 
-        May take long, and may run in a thread of its own. Raises `OSError`, and
-        `UnsupportedForMessageFormat` when messages of a format that this version cannot read are
-        stored.
+        May take long, and may run in another thread. Raises `OSError`, and
+        `UnsupportedForMessageFormat` if messages are stored in a format that this version cannot
+        read.
         """
         self.segment_list.prepare()
 
     def set_settings(self, settings: TopicSettings) -> None:
-        """Go by `settings` from the next append or maintenance pass on."""
+        """Use `settings` from the next append or maintenance pass on."""
         self.settings = settings
 
     @property
@@ -253,7 +258,7 @@ class LogState:
         return self.log_end_offset - self.recovery_point
 
     def hold_high_watermark(self, offset: int | None) -> None:
-        """Keep the high watermark from passing `offset`; `None` lets it go."""
+        """Keep the high watermark from passing `offset`. `None` removes the hold."""
         self.watermark.hold(offset)
         self.advance()
 
@@ -262,7 +267,7 @@ class LogState:
             self.on_advance(self)
 
     def fail(self, failure: StorageError) -> None:
-        """Refuse appends from now on; reads go on."""
+        """Refuse appends from now on. Reads continue."""
         self.failure = failure
         self.observe("log_failed", error=failure.message)
         if self.on_advance is not None:

@@ -1,9 +1,9 @@
-"""Recovery of one log after a stop that was not clean.
+"""Recovery of one log after an unclean stop.
 
-Everything below the recovery point was synced, which divides the log. At or above it, the first
-entry that is not good, or missing, is where a write was torn: the log ends there, and what comes
-behind is kept as `.broken`. Below it, bytes that are not good are damage: they stay where they are,
-the log keeps its end, and only who has to read them is refused.
+Everything below the recovery point was synced. At or above the recovery point, the first entry that
+is bad or missing marks a torn write: the log ends there, and the bytes behind it are kept as
+`.broken`. Below the recovery point, bad bytes are damage: they stay where they are, the log keeps
+its end, and only reads that need them are refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,11 +43,11 @@ class Recovery:
         end_offset: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """`checksums` is brought up to date; `log_name` goes with every event. `end_offset` is
-        where the log ended, if that is known."""
+        """`checksums` is brought up to date. `log_name` is added to every event. `end_offset` is
+        where the log ended, if known."""
         self.names_changed = False
         self.new_checksums: set[int] = set()
-        """Base offsets of the segments whose indexes have been made anew, and are not synced."""
+        """Base offsets of the segments whose indexes were rebuilt and are not synced."""
         self._path = path
         self._seams = seams
         self._checksums = checksums
@@ -57,16 +57,16 @@ class Recovery:
         self._end_offset = end_offset
         self._progress = progress
         self._clean = False
-        """Whether the log was closed cleanly all the same."""
+        """Whether the log was closed cleanly, although it is recovered."""
         self._closed_form: SegmentChecksums | None = None
-        """The checksums that the segment at hand got when it was closed last."""
+        """Checksums of the present segment from when it was last closed."""
 
     def run(self, segments: Sequence[Segment], first: int | None = None) -> list[Segment]:
-        """Read whole segments, from the one that holds the recovery point on, or from number
-        `first`; returns those that are left.
+        """Read whole segments, from the one that holds the recovery point, or from number `first`,
+        on. Return the segments that are left.
 
-        Raises `OSError`, `UnsupportedForMessageFormat` where messages of a later format begin, and
-        `StorageError` when segments overlap; then nothing has been changed from there on.
+        Raises `OSError`, `UnsupportedForMessageFormat` if messages of a later format begin, and
+        `StorageError` if segments overlap. Nothing from there on has been changed then.
         """
         self._clean = first is not None
         if first is None:
@@ -74,7 +74,7 @@ class Recovery:
             first = max(below - 1, 0)
             for segment in segments[:first]:
                 if segment.base_offset not in self._checksums:
-                    # Rolled since the last sync, which had everything in it.
+                    # Rolled since the last sync, which had synced everything in it.
                     self._recover_append_times(segment)
         for number in range(first, len(segments)):
             segment = segments[number]
@@ -144,13 +144,13 @@ class Recovery:
         )
 
     def _is_torn(self, segment: Segment, scan: SegmentScan, closed: bool) -> bool:
-        """Whether what stopped `scan` is a write that was never known to be safe."""
+        """Whether `scan` stopped at a write that was never known to be synced."""
         if scan.next_offset >= self._recovery_point:
             return True
         if closed:
             return False
         left_bytes = segment.size_bytes - scan.good_bytes
-        # So much was never here: the recovery point cannot be believed.
+        # The file never held so many messages: the recovery point cannot be trusted.
         unbelievable = self._recovery_point - scan.next_offset > OFFSETS_PER_BYTE * left_bytes
         if unbelievable and not self._gaps:
             return True
@@ -161,7 +161,7 @@ class Recovery:
             if unbelievable:
                 return True
             if scan.problem is Problem.PARTIAL:
-                # The file was cut off. What was behind is gone, whether it was safe once or not.
+                # The file was cut off. The rest is gone, whether it was synced or not.
                 return not has_wrong_size(file, scan.good_bytes, segment.size_bytes)
             head = file.pread(_OFFSET_BYTES, scan.good_bytes)
             offset = int.from_bytes(head, "big", signed=True)
@@ -184,7 +184,7 @@ class Recovery:
         segment.append_times.recover(checksum, certain_offset, segment.next_offset)
 
     def _end_behind(self, segment: Segment, scan: SegmentScan) -> int:
-        """The log end offset of a log whose last segment is damaged."""
+        """Return the log end offset of a log whose last segment is damaged."""
         file = self._seams.files.open(segment.log_path, read_only=True)
         try:
             found = self._good_after(file, scan, segment)
@@ -193,7 +193,7 @@ class Recovery:
         return max(self._recovery_point, found or 0)
 
     def _end_at(self, segment: Segment, scan: SegmentScan) -> None:
-        """Cut the log where a write was torn; it goes on from there."""
+        """Truncate the log at a torn write. The log continues from there."""
         position = scan.good_bytes
         cut_bytes = segment.size_bytes - position
         if cut_bytes:
@@ -203,7 +203,7 @@ class Recovery:
             file = self._seams.files.open(segment.log_path)
             try:
                 file.truncate(position)
-                file.sync()  # Else it may come back below a segment that is begun here.
+                file.sync()  # Otherwise the bytes could return below a segment begun here.
             finally:
                 file.close()
             segment.size_bytes = position
@@ -222,12 +222,12 @@ class Recovery:
         self._recover_append_times(segment)
 
     def _set_aside(self, later: Sequence[Segment]) -> None:
-        """Take the segments behind a torn write out of the log.
+        """Remove the segments behind a torn write from the log.
 
-        They must not come back beside those that are begun in their place.
+        They must not return beside the segments that replace them.
         """
         files = self._seams.files
-        # The newest first: a crash in between leaves no hole.
+        # Newest first, so that a crash in between leaves no gap.
         for segment in reversed(later):
             for path in (segment.time_map.path, *segment.paths[1:]):
                 if files.exists(path):
@@ -247,7 +247,7 @@ class Recovery:
 
 
 def check_end(segment: Segment, scan: SegmentScan, *, gaps: bool) -> SegmentScan:
-    """Note in `scan` of a closed segment when its end is missing."""
+    """Record in the `scan` of a closed segment if the end of the segment is missing."""
     if scan.problem is Problem.NONE and not gaps and scan.next_offset < segment.next_offset:
         scan.stop(
             Problem.PARTIAL,
@@ -258,14 +258,14 @@ def check_end(segment: Segment, scan: SegmentScan, *, gaps: bool) -> SegmentScan
 
 
 def apply_damage(segment: Segment, scan: SegmentScan, *, closed: bool) -> None:
-    """Let `segment` go by the good part that `scan` found, and know of its damage."""
+    """Use the good part that `scan` found, and record the damage."""
     apply_scan(segment, scan, closed=closed)
     segment.damaged = damage_of(scan)
     segment.largest_unknown = True
 
 
 def damage_fields(segment: Segment) -> dict[str, object]:
-    """What an event says of the damage in `segment`."""
+    """Return the event fields that describe the damage in `segment`."""
     damaged = segment.damaged
     assert damaged is not None
     return {

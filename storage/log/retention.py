@@ -1,4 +1,4 @@
-"""Which segments a log may drop: a pure judgement, carried out and explained elsewhere."""
+"""Which segments a log may drop: a pure judgement. `expiry` carries it out."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -9,7 +9,7 @@ from ...values import value_class
 
 
 class SegmentFacts(Protocol):
-    """What retention has to know of a segment."""
+    """The facts of a segment that retention needs."""
 
     @property
     def base_offset(self) -> int: ...
@@ -19,7 +19,7 @@ class SegmentFacts(Protocol):
     def size_bytes(self) -> int: ...
     @property
     def largest_timestamp_ms(self) -> int:
-        """-1 when no message has a time."""
+        """Largest message timestamp, -1 if no message has one."""
 
     @property
     def age_from_ms(self) -> int:
@@ -28,13 +28,13 @@ class SegmentFacts(Protocol):
 
 @value_class
 class RetentionVerdict:
-    """What becomes of one segment, and why."""
+    """Whether one segment is kept or deleted, and why."""
 
     base_offset: int
     delete: bool
     reason: str
     expires_ms: int | None
-    """From when on it is past `retention.ms`; `None` when that is off."""
+    """Time from which the segment is past `retention.ms`; `None` if that is off."""
 
 
 @value_class
@@ -43,11 +43,11 @@ class RetentionPlan:
 
     verdicts: tuple[RetentionVerdict, ...]
     roll_active: bool
-    """Whether the active segment is to be closed first: its newest message is past retention."""
+    """Whether to close the active segment first: its newest message is past retention."""
 
     @property
     def delete_count(self) -> int:
-        """How many segments go, from the oldest on."""
+        """Number of segments to delete, from the oldest on."""
         return sum(verdict.delete for verdict in self.verdicts)
 
 
@@ -59,11 +59,11 @@ def plan_retention(
     high_watermark: int,
     explain: bool = True,
 ) -> RetentionPlan:
-    """Judge all segments of a log, oldest first; the last one is active.
+    """Judge all segments of a log, oldest first. The last one is active.
 
-    Time first, then size; each stops at the first segment that it keeps. A segment that reaches
-    past the high watermark stays, and so does an empty active one. Without `explain` only those
-    that go have verdicts.
+    Time is judged first, then size. Each stops at the first segment that it keeps. A segment that
+    reaches beyond the high watermark stays, and so does an empty active one. Without `explain`,
+    only segments to delete get a verdict.
     """
     active = segments[-1]
     verdicts: list[RetentionVerdict] = []
@@ -100,9 +100,9 @@ def judge(
     now_ms: int,
     high_watermark: int,
 ) -> list[RetentionVerdict]:
-    """The verdicts of some of the segments, by their numbers.
+    """Return the verdicts of some segments, by their numbers.
 
-    `plan` is that of all of them, with or without explanations.
+    `plan` covers all segments, with or without explanations.
     """
     dropped = plan.delete_count
     verdicts = []
@@ -129,7 +129,7 @@ def _past_size(
     settings: TopicSettings,
     high_watermark: int,
 ) -> Iterator[RetentionVerdict]:
-    """The verdicts of those that go because the log is `excess` bytes too large."""
+    """Yield the verdicts of segments to delete because the log is `excess` bytes too large."""
     for number in range(first, len(segments)):
         segment = segments[number]
         if excess < segment.size_bytes or not _may_go(segment, segments[-1], high_watermark):
@@ -157,7 +157,7 @@ def _expires_ms(segment: SegmentFacts, settings: TopicSettings) -> int | None:
 
 
 def _past_time(segment: SegmentFacts, settings: TopicSettings, now_ms: int) -> str | None:
-    """Why the segment is past `retention.ms`; `None` when it is not."""
+    """Return why the segment is past `retention.ms`; `None` if it is not."""
     expires_ms = _expires_ms(segment, settings)
     if expires_ms is None or now_ms < expires_ms:
         return None

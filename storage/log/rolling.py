@@ -5,9 +5,9 @@ from ..segment.segment import Segment
 
 
 def is_idle(active: Segment, settings: TopicSettings, idle_ms: int) -> bool:
-    """Whether `active` is to be closed because nothing was appended to it for `idle_ms`.
+    """Whether to close `active` because nothing was appended to it for `idle_ms`.
 
-    That goes by the clock, whatever times its messages have. An empty segment stays.
+    Only the clock decides, whatever timestamps the messages have. An empty segment stays.
     """
     return active.size_bytes > 0 and idle_ms > settings.segment_ms - active.jitter_ms
 
@@ -20,7 +20,7 @@ def roll_reason(
     newest_ms: int,
     now_ms: int,
 ) -> str | None:
-    """Why `active` cannot take a set of `set_bytes` up to `last_offset`; `None` if it can.
+    """Return why `active` cannot take a set of `set_bytes` up to `last_offset`; `None` if it can.
 
     `newest_ms` is the largest timestamp of the set. An empty segment takes any set whose offsets it
     can index.

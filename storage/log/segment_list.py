@@ -1,7 +1,7 @@
-"""The segments of one log, in a row: the last one is active, the others are closed.
+"""The segments of one log, in order: the last one is active, the others are closed.
 
-Begins new segments, drops old ones and cuts the end off, and keeps with it what is known of them
-all: the checksums of their indexes and the running maximum of their timestamps.
+Begins new segments, drops old ones and truncates the end. Keeps what is known of all segments
+together: the checksums of their indexes and the running maximum of their timestamps.
 """
 
 from array import array
@@ -28,10 +28,10 @@ COPIED_ADVICE: Final = (
     "a follower copies it again by itself; a leader lets another broker in sync lead where etcd "
     "decides, else promote one that is"
 )
-"""What to do about damage in a log of which other brokers have copies."""
+"""Advice for damage in a log that has copies on other brokers."""
 
 _STRIDE: Final = 64
-"""Of so many segments in a row one is looked at first."""
+"""Number of segments per step of the first, coarse bisection."""
 
 
 class SegmentList:
@@ -50,14 +50,14 @@ class SegmentList:
     ) -> None:
         self.path = path
         self.segments = segments
-        """Replaced as a whole when it changes, so that a search under way keeps its own."""
+        """Replaced as a whole on a change, so that a running search keeps its own tuple."""
         self.active = segments[-1]
-        """The one that takes appends."""
+        """The segment that takes appends."""
         self.names_changed = False
-        """Whether files were made or renamed since the folder was last synced, other than those of
-        segments that were dropped from the front."""
+        """Whether files were made or renamed since the last sync of the folder, apart from those of
+        segments dropped from the front."""
         self.segments_dropped = False
-        """Whether some were since then."""
+        """Whether segments were dropped from the front since the last sync of the folder."""
         self._gaps = gaps
         self.on_damage: Callable[[], None] | None = None
         """Called, in any thread, when damage is met that was not known."""
@@ -65,14 +65,14 @@ class SegmentList:
         """Whether other brokers have copies of the log."""
         self._checksums = ChecksumTable(checksums)
         self.checksums_changed = False
-        """Whether `index-checksums` has to be written anew."""
+        """Whether `index-checksums` has to be rewritten."""
         self.unsynced_indexes: set[int] = set()
-        """Base offsets of the segments whose checksums are new: their indexes are not synced."""
+        """Base offsets of the segments with new checksums, whose indexes are not synced yet."""
         self._seams = seams
         self._log_name = {"topic": topic, "partition": partition}
         self._closed_max_ms: array[int] | None = None
         self._strides: tuple[array[int] | None, array[int]] = None, array("q")
-        """Every `_STRIDE`th of the first."""
+        """The array of `closed_max_ms`, and every `_STRIDE`th value of it."""
         self._closed_times: ClosedTimes | None = None
         self._append_maxima: tuple[tuple[Segment, ...], list[int]] = (), []
         self._prepared = False
@@ -84,7 +84,7 @@ class SegmentList:
         self.active = segments[-1]
 
     def _adopt(self, segment: Segment) -> Segment:
-        """Take a segment into the log."""
+        """Add a segment to the log."""
         segment.gaps = self._gaps
         segment.on_damage = self._damage_met
         if segment.base_offset in self._checksums:
@@ -116,30 +116,32 @@ class SegmentList:
         return self.segments[0]
 
     def holding(self, offset: int) -> Segment:
-        """The segment whose range `offset` falls in; the first one for anything below."""
+        """Return the segment whose offsets include `offset`; the first segment for any offset below
+        it."""
         if offset >= self.segments[-1].base_offset:
             return self.segments[-1]
         return self.segments[max(self._number(offset) - 1, 0)]
 
     def after(self, segment: Segment) -> Segment | None:
-        """The segment behind `segment`, if it is still in the list and not the last one."""
+        """Return the segment after `segment`, or `None` if `segment` is the last one or not in the
+        list."""
         number = self._number(segment.base_offset)
         return self.segments[number] if number < len(self.segments) else None
 
     def number_of(self, segment: Segment) -> int:
-        """The number of a segment that is in the list, from 0 for the oldest on."""
+        """Return the number of a segment in the list, counted from 0 for the oldest."""
         return self._number(segment.base_offset) - 1
 
     def _number(self, offset: int) -> int:
-        """How many segments begin at or below `offset`."""
+        """Return how many segments begin at or below `offset`."""
         return bisect_right(self.segments, offset, key=lambda segment: segment.base_offset)
 
     @property
     def closed_max_ms(self) -> "array[int]":
-        """For each closed segment, the largest timestamp that may be in it and all before it.
+        """For each closed segment, the largest timestamp that may be in it or in one before it.
 
-        An array, because numbers of a list are objects all over the memory, and a bisection of
-        thousands waits for each of them.
+        An array, because the numbers of a list are objects spread over the memory, and a bisection
+        over thousands waits for each of them.
         """
         if self._closed_max_ms is None:
             closed = (segment.largest_possible_ms for segment in self.segments[:-1])
@@ -147,11 +149,11 @@ class SegmentList:
         return self._closed_max_ms
 
     def reaching(self, target_ms: int) -> tuple[Segment, bool]:
-        """The first segment that may have a message of this time or later, the active one when no
-        other may; and whether it may.
+        """Return the first segment that may have a message at `target_ms` or later, the active one
+        if no other may; and whether it may.
 
-        A bisection of thousands goes all over them, and waits for memory each time: one of a few
-        that lie together, and then of those behind one another, waits half as long.
+        A bisection over thousands of values touches distant memory at each step. A bisection over a
+        few strided values first, and then over adjacent ones, waits half as long.
         """
         maxima = self.closed_max_ms
         of, strides = self._strides
@@ -165,13 +167,13 @@ class SegmentList:
         return segment, number < count or segment.largest_possible_ms >= target_ms
 
     def _forget_times(self) -> None:
-        """What was known of the closed segments' times together is not so any more."""
+        """Discard what is known of the closed segments' times together, because it changed."""
         self._closed_max_ms = None
         self._closed_times = None
 
     @property
     def closed_times(self) -> ClosedTimes:
-        """The times of the closed segments, to pass over many of them at once."""
+        """The times of the closed segments, used to skip many of them at once."""
         known = self._closed_times
         if known is None:
             known = self._closed_times = ClosedTimes(self.segments[:-1])
@@ -179,7 +181,7 @@ class SegmentList:
 
     @property
     def closed_append_max_ms(self) -> Sequence[int]:
-        """For each closed segment, the largest append time in it and all before it, or more."""
+        """For each closed segment, an upper bound of the append times in it and before it."""
         segments, maxima = self._append_maxima
         if segments is not self.segments:
             closed = (segment.append_times.largest_ms for segment in self.segments[:-1])
@@ -188,24 +190,24 @@ class SegmentList:
         return maxima
 
     def sync_append_times(self, offset: int) -> bool:
-        """Bring the append times below `offset` to stable storage; false when that cannot be.
+        """Sync the append times below `offset`. Return false if that is not possible.
 
-        May run in a thread of its own. Raises `OSError` when it is found out that it cannot.
+        May run in another thread. Raises `OSError` when a sync fails for the first time.
         """
         below = (segment for segment in self.segments if segment.base_offset < offset)
         return all(segment.append_times.sync() for segment in below)
 
     @property
     def prepared(self) -> bool:
-        """Whether the indexes of every segment are loaded."""
+        """Whether the indexes of all segments are loaded."""
         self._prepared = self._prepared or all(segment.indexed for segment in self.segments)
         return self._prepared
 
     def prepare(self) -> None:
-        """Load the indexes of all segments; rebuild those that do not fit their checksums.
+        """Load the indexes of all segments. Rebuild those that do not match their checksums.
 
-        What a rebuild finds damaged is reported, and remembered for the segment. May run in a
-        thread of its own: closed segments do not change. Raises `OSError`.
+        Damage met by a rebuild is reported and remembered for the segment. May run in another
+        thread, because closed segments do not change. Raises `OSError`.
         """
         if self.prepared:
             return
@@ -237,7 +239,7 @@ class SegmentList:
         self._observe("index_rebuilt", path=str(segment.log_path), reason=reason)
 
     def _ends_early(self, segment: Segment) -> bool:
-        """Whether a segment is missing behind this one, as far as its loaded indexes tell."""
+        """Whether a segment is missing after this one, as far as its loaded indexes show."""
         if self.gaps or segment is self.active:
             return False
         entries = len(segment.time_index)
@@ -250,27 +252,28 @@ class SegmentList:
         self._seams.observe(event, **self._log_name, **fields)
 
     def known_checksums(self, segment: Segment) -> SegmentChecksums | None:
-        """What the indexes of a closed segment were when it was closed, where that is known and
-        they are in use."""
+        """Return the checksums of a closed segment's indexes, if they are known and the indexes are
+        loaded."""
         return self._checksums.get(segment.base_offset) if segment.indexed else None
 
     def doubt_indexes(self, segment: Segment) -> None:
-        """Have the indexes of a closed segment looked at again, and rebuilt where they do not fit,
-        before the log is read again: `prepare`."""
+        """Check the indexes of a closed segment again, and rebuild them if they do not match,
+        before the log is next read (`prepare`)."""
         if segment is not self.active:
             segment.indexed = self._prepared = False
 
     def _record_checksums(self, segment: Segment, *, open_form: bool = False) -> None:
         checksums = checksums_of(segment, open_form=open_form)
         if self._checksums.get(segment.base_offset) != checksums:
-            # In this order, because a sync may begin at any point between them.
+            # In this order, because a sync may begin at any point between these lines.
             self.unsynced_indexes.add(segment.base_offset)
             self._checksums.put(segment.base_offset, checksums)
             self.checksums_changed = True
             segment.before_append = self._forget_checksums
 
     def time_map_made(self, segment: Segment) -> None:
-        """The time map of a segment was made from its log: let it be believed after a restart."""
+        """Record the checksum of a time map that was made from the log, so that it is trusted after
+        a restart."""
         if self._closed_times is not None and segment is not self.active:
             self._closed_times.update(self.number_of(segment), segment)
         known = self._checksums.get(segment.base_offset)
@@ -288,8 +291,8 @@ class SegmentList:
             self.checksums_changed = True
 
     def flush_work(self, safe_offset: int, target_offset: int) -> FlushWork:
-        """The work that makes everything safe in the segments that begin below `target_offset`; the
-        messages below `safe_offset` are."""
+        """Return the work that syncs all segments that begin below `target_offset`. The messages
+        below `safe_offset` are synced already."""
         dirty: list[Segment] = []
         for segment in reversed(self.segments):
             if segment.next_offset <= safe_offset:
@@ -334,39 +337,41 @@ class SegmentList:
         self.segments_dropped = self.segments_dropped or work.segments_dropped
 
     def release_synced(self, recovery_point: int) -> None:
-        """Give up the handles of closed segments that are safe; readers may find them open."""
-        # Behind it there may be thousands, when more is appended than is synced.
+        """Release the handles of closed segments that are synced. Readers may find them open."""
+        # Thousands of segments may lie behind the recovery point if more is appended than is
+        # synced.
         begun = min(self._number(recovery_point), len(self.segments) - 1)
         for segment in reversed(self.segments[:begun]):
             if segment.next_offset <= recovery_point and not segment.release(readers=True):
                 return
 
     def release_all(self) -> None:
-        """Give up all handles."""
+        """Close all handles."""
         for segment in self.segments:
             segment.release()
             self._seams.open_files.forget(str(segment.log_path))
             segment.close_side_files()
 
     def close_indexes(self, *, stops: bool = False) -> None:
-        """Bring the active segment's indexes to their closed form and note their checksums.
+        """Write the closed form of the active segment's indexes and record their checksums.
 
-        `stops` says that the segment is to go on after the next start. Of one that is copied it is
-        noted how, so that its indexes are those of the copies, whenever each broker was stopped.
+        `stops` says that the segment will take appends again after the next start. For a log with
+        copies, its open form is recorded too, so that its indexes equal those of the copies,
+        whenever each broker was stopped.
         """
         if self.active.damaged is None:
             self.active.close_indexes()
         if self.active.size_bytes and self.active.damaged is None:
             self._record_checksums(self.active, open_form=stops and self.copied)
         else:
-            # An empty segment's indexes are made anew as quickly as they are checked. Those of a
-            # damaged one must be: what is rebuilt next meets the damage again.
+            # Rebuilding the indexes of an empty segment takes no longer than checking them. Those
+            # of a damaged segment have to be rebuilt, so that the damage is met again.
             self._forget_checksums(self.active)
 
     def last_stamp_ms(self, log_start_offset: int) -> int:
         """Append time of the last message if a broker stamped it, else -1. Raises `OSError`.
 
-        A segment that ends before the log begins may be in any state, which does not matter.
+        A segment that ends below the log start may be damaged; that does not matter.
         """
         for segment in reversed(self.segments):
             if segment.size_bytes:
@@ -379,14 +384,15 @@ class SegmentList:
                 try:
                     return segment.scan_tail().last_append_time_ms
                 except HorologError:
-                    # Reading a damaged closed segment raises; appends can go on.
+                    # Reading a damaged closed segment raises. Appends can continue.
                     break
         return NO_TIMESTAMP
 
     def roll(self, base_offset: int, settings: TopicSettings, reason: str) -> None:
-        """Begin a new active segment at `base_offset`; an empty one gives its place to it.
+        """Begin a new active segment at `base_offset`. It replaces the active segment if that is
+        empty.
 
-        Raises `OSError`, and leaves the list as it was.
+        Raises `OSError` and leaves the list as it was.
         """
         closing = self.active
         if closing.size_bytes:
@@ -401,7 +407,7 @@ class SegmentList:
                 self._closed_times.append(closing)
             if self._closed_max_ms is not None:
                 before = self._closed_max_ms[-1] if self._closed_max_ms else NO_TIMESTAMP
-                # Who searches keeps the array from before.
+                # A running search keeps the old array.
                 self._closed_max_ms = self._closed_max_ms + array(
                     "q", (max(before, closing.largest_possible_ms),)
                 )
@@ -409,14 +415,15 @@ class SegmentList:
             self._change((*self.segments[:-1], opened))
             self._set_aside([closing], settings)
         for previous in self.segments[-2:-1]:
-            # Offsets that are missing between the two belong to it, as after a restart.
+            # Offsets missing between the two segments belong to the earlier one, as after a
+            # restart.
             previous.next_offset = base_offset
         self._observe("segment_rolled", base_offset=base_offset, reason=reason)
 
     def drop_below(self, offset: int, settings: TopicSettings, reasons: Mapping[int, str]) -> None:
-        """Drop the segments that end at or before `offset`, never the active one.
+        """Drop the segments that end at or below `offset`, but never the active one.
 
-        `reasons` are why, by base offset. Raises `OSError`.
+        `reasons` gives the reason for each base offset. Raises `OSError`.
         """
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
             dropped = self.segments[0]
@@ -435,27 +442,27 @@ class SegmentList:
             )
 
     def _drop_last(self) -> None:
-        """The segment before the last one takes appends again."""
+        """Remove the last segment, so that the one before it takes appends again."""
         self._change(self.segments[:-1])
         self._closed_max_ms = None
         if self._closed_times is not None:
             self._closed_times.drop_last()
 
     def _set_aside(self, dropped: Sequence[Segment], settings: TopicSettings) -> None:
-        """Take segments out of the folder; their files go after `file.delete.delay.ms`."""
+        """Remove segments from the folder. Their files are deleted after `file.delete.delay.ms`."""
         for segment in dropped:
             self._forget_checksums(segment)
             self._seams.deletions.add(segment.set_aside(), settings.file_delete_delay_ms)
 
     def _sync_names(self) -> None:
-        """Make sure that what was set aside never lies beside what comes in its place."""
+        """Sync the folder, so that files set aside never appear beside those that replace them."""
         self._seams.files.sync_directory(self.path)
 
     def end_before(self, offset: int) -> int:
-        """Where the log ends when it is cut at `offset`: at it, or before the batch that holds it.
-        A damaged segment goes as a whole.
+        """Return where the log ends when truncated at `offset`: at `offset`, or before the batch
+        that contains it. A damaged segment is removed as a whole.
 
-        Raises `OSError`, `StorageError`: what cannot be found cannot be cut.
+        Raises `OSError`, and `StorageError` if `offset` cannot be located.
         """
         becomes_active = self.holding(offset)
         if becomes_active.damaged is not None:
@@ -465,12 +472,12 @@ class SegmentList:
         return becomes_active.end_before(offset)
 
     def truncate(self, offset: int, settings: TopicSettings) -> None:
-        """Remove everything from `offset` on; the segment that holds it becomes active. In place of
-        a damaged one, of which nothing is kept, an empty one does."""
+        """Remove everything from `offset` on. The segment that contains it becomes active. A
+        damaged segment is replaced by an empty one."""
         becomes_active = self.holding(offset)
         if self.active is not becomes_active:
             while self.active is not becomes_active:
-                # The newest first: a crash in between leaves no hole.
+                # Newest first, so that a crash in between leaves no gap.
                 self._set_aside(self.segments[-1:], settings)
                 self._drop_last()
             self._sync_names()
@@ -481,7 +488,7 @@ class SegmentList:
         self._forget_checksums(self.active)
 
     def _replace_active(self, settings: TopicSettings) -> None:
-        """Set the active segment aside, and begin it anew, empty."""
+        """Set the active segment aside and create it again, empty."""
         base_offset = self.active.base_offset
         self._set_aside(self.segments[-1:], settings)
         self._sync_names()
@@ -491,8 +498,8 @@ class SegmentList:
         self._forget_times()
 
     def reopen(self, settings: TopicSettings) -> None:
-        """Drop the active segment, which is empty; the one before it takes appends again, from the
-        end of its messages on. Raises `OSError`."""
+        """Drop the active segment, which is empty. The one before it takes appends again at the end
+        of its messages. Raises `OSError`."""
         self._set_aside(self.segments[-1:], settings)
         self._drop_last()
         self._sync_names()
@@ -502,7 +509,7 @@ class SegmentList:
         self.active.go_on()
 
     def restart_at(self, offset: int, settings: TopicSettings) -> None:
-        """Drop all segments; one empty segment at `offset` is left."""
+        """Drop all segments and begin one empty segment at `offset`."""
         dropped = self.segments
         self._set_aside(dropped, settings)
         self._sync_names()

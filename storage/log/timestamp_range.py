@@ -1,4 +1,4 @@
-"""Which message times a topic accepts."""
+"""Which message timestamps a topic accepts."""
 
 from math import inf
 from typing import Final
@@ -20,9 +20,10 @@ _SYMMETRIC = "max.message.time.difference.ms"
 
 
 def accepted_range(settings: TopicSettings, now_ms: int) -> tuple[int | None, int | None]:
-    """Smallest and largest time that a message may have at `now_ms`; `None` is no limit.
+    """Return the smallest and the largest timestamp accepted at `now_ms`; `None` means no limit.
 
-    Only CreateTime topics have limits. A limit for one direction wins over the symmetric one.
+    Only CreateTime topics have limits. A limit for one direction takes precedence over the
+    symmetric one.
     """
     if settings.stamps_append_time:
         return None, None
@@ -38,7 +39,8 @@ def accepted_range(settings: TopicSettings, now_ms: int) -> tuple[int | None, in
 
 
 def in_range(smallest_ms: int, largest_ms: int, settings: TopicSettings, now_ms: int) -> bool:
-    """Whether the topic accepts messages with these times; -1 twice for none that has any."""
+    """Whether the topic accepts messages with timestamps in this range. -1 for both means that no
+    message has one."""
     if smallest_ms == largest_ms == NO_TIMESTAMP:
         return True
     return _all_in_range(smallest_ms, largest_ms, settings, now_ms)
@@ -57,11 +59,11 @@ def check_timestamps(
     now_ms: int,
     wrapper: Entry | None = None,
 ) -> None:
-    """Raise `InvalidTimestamp` unless every message's time is one that the topic accepts.
+    """Raise `InvalidTimestamp` unless the topic accepts the timestamp of every message.
 
-    `found` is the walk over `data`. For the content of a compressed message `wrapper` is that
-    message, whose bit 3 speaks for all, as a message's own does for it. Messages without a time
-    always pass, and on a topic of format v0 any time does, because it is not stored.
+    `found` is the walk over `data`. For the content of a wrapper message, `wrapper` is that
+    message; its attribute bit 3 applies to all messages inside. Messages without a timestamp always
+    pass. Topics of format v0 accept any timestamp, because they store none.
     """
     if found.append_time_bits or (wrapper is not None and wrapper.is_append_time):
         raise InvalidTimestamp(_NOT_A_PRODUCER_S)
@@ -74,7 +76,7 @@ def check_timestamps(
 
 
 def check_batch_timestamps(checked: CheckedBatch, settings: TopicSettings, now_ms: int) -> None:
-    """As `check_timestamps`, for a batch that was checked."""
+    """Like `check_timestamps`, for a checked batch."""
     if checked.header.is_append_time:
         raise InvalidTimestamp(_NOT_A_PRODUCER_S)
     smallest, largest = checked.min_timestamp_ms, checked.max_timestamp_ms

@@ -1,9 +1,9 @@
-"""The times of the segment in which a log begins.
+"""The timestamps of the segment in which a log begins.
 
-A trim changes no file: messages below the log start stay in their segment. A copy that is begun
-afterwards does not have them. For both to give the same verdict of retention, an entry of that
-segment counts as a whole when it holds a message at or behind the log start, as a copy gets it, and
-otherwise not at all. The files of the indexes still count every message.
+A trim changes no file: messages below the log start stay in their segment. A copy begun afterwards
+does not have them. Retention has to judge both the same way. So an entry of that segment counts as
+a whole if it holds a message at or behind the log start, as in a copy. Otherwise it does not count.
+The index files still cover every message.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ from .log_state import Counted, Largest, LogState
 from .retention import SegmentFacts
 
 READ_AT_ONCE_BYTES: Final = 256 << 10
-"""Stored bytes that are read without a thread of their own."""
+"""Maximum to read in the event loop's thread, in stored bytes."""
 
 _LOCATE_BYTES: Final = 256 << 10
 
 
 class TrimmedSegment:
-    """A segment in which the log begins, as retention judges it."""
+    """A segment in which the log begins, as retention sees it."""
 
     __slots__ = ("largest_timestamp_ms", "segment")
 
@@ -58,7 +58,7 @@ class TrimmedSegment:
 class TrimmedReading:
     """Reads a segment from the log start on, or from where an earlier reading ended.
 
-    `run` may be in any thread; `take` gets the result into the log.
+    `run` may be called in any thread; `take` passes the result to the log.
     """
 
     def __init__(self, log: LogState, segment: Segment) -> None:
@@ -79,11 +79,11 @@ class TrimmedReading:
 
     @property
     def size_bytes(self) -> int:
-        """What `run` reads, at most."""
+        """Maximum that `run` reads, in bytes."""
         return self._end_bytes - self._position
 
     def run(self) -> None:
-        """Read. What cannot be read keeps the segment as all of its messages would."""
+        """Read the segment. If it cannot be read, all its messages count."""
         try:
             with closing(self._files.open(self._segment.log_path, read_only=True)) as file:
                 self._read(file)
@@ -112,14 +112,14 @@ class TrimmedReading:
             self._largest = largest_ms, largest_offset
 
     def take(self) -> None:
-        """Let the log go by what `run` found, as far as it is still so."""
+        """Pass the result of `run` to the log."""
         self._log.trimmed = Counted(
             self._segment, self._cuts, self._log_start_offset, self._end_bytes, self._largest
         )
 
 
 def _indexed_position(segment: Segment, offset: int) -> int:
-    """Where the last entry in front of `offset` begins that the offset index tells of."""
+    """Return the position of the last indexed entry before `offset`."""
     try:
         return segment.offset_index.around(offset)[1]
     except OSError:
@@ -127,8 +127,8 @@ def _indexed_position(segment: Segment, offset: int) -> int:
 
 
 def _locate(file: File, offset: int, position: int, end: int) -> int:
-    """The position of the first entry that holds `offset` or a later one, `end` without one; of
-    bytes that are no entries, where they begin."""
+    """Return the position of the first entry that holds `offset` or a later one, `end` if there is
+    none. If bytes are met that are not entries, return their position."""
     while position < end:
         data = file.pread(min(_LOCATE_BYTES, end - position), position)
         found, stopped = scan_offset(data, 0, len(data), offset)
@@ -139,14 +139,14 @@ def _locate(file: File, offset: int, position: int, end: int) -> int:
 
 
 def begins_in(log: LogState) -> Segment | None:
-    """The segment in which the log begins behind a message; `None` where it begins with a
-    segment."""
+    """Return the segment in which the log begins behind its first message; `None` if the log begins
+    with a segment."""
     segment = log.segment_list.holding(log.log_start_offset)
     return segment if segment.base_offset < log.log_start_offset else None
 
 
 def may_be_lower(log: LogState, segment: Segment) -> bool:
-    """Whether the largest time of a segment may be that of messages that were trimmed alone."""
+    """Whether the segment's largest timestamp may belong only to trimmed messages."""
     start = log.log_start_offset
     largest_ms, largest_offset = segment.largest
     if segment.base_offset >= start or largest_ms < 0 or largest_offset >= start:
@@ -158,14 +158,14 @@ def may_be_lower(log: LogState, segment: Segment) -> bool:
 
 
 def may_be_untimed(log: LogState, segment: Segment) -> bool:
-    """Whether no message from the log start on may have a time, so that the time of the file
+    """Whether possibly no message from the log start on has a timestamp, so that the file's time
     counts."""
     return segment.largest[0] < 0 or may_be_lower(log, segment)
 
 
 def unread(log: LogState) -> TrimmedReading | None:
-    """What has to be read, and taken, before `largest_of` is exact; `None` for nothing, as nearly
-    always: the time index tells that the largest time is behind the log start."""
+    """Return the reading needed before `largest_of` is exact. Nearly always `None`: the time index
+    shows that the largest timestamp is behind the log start."""
     segment = begins_in(log)
     if segment is None or not segment.indexed or not may_be_lower(log, segment):
         return None
@@ -173,27 +173,27 @@ def unread(log: LogState) -> TrimmedReading | None:
 
 
 def reading(log: LogState) -> Steps[None]:
-    """Read what is `unread`: each step yields what may be done in any thread."""
+    """Read what `unread` returns. Each step yields work for any thread."""
     while (found := unread(log)) is not None:
         yield found.run
         found.take()
 
 
 def read_at_once(log: LogState) -> None:
-    """Read what is `unread`, in this thread."""
+    """Read what `unread` returns, in this thread."""
     for work in reading(log):
         work()
 
 
 def largest_of(log: LogState, segment: Segment) -> Largest:
-    """The largest time in a segment from the log start on, as `Segment.largest`; that of all its
-    messages while the rest is `unread`."""
+    """Return the largest timestamp of a segment from the log start on, as `Segment.largest`. While
+    a reading is `unread`, it is that of all messages in the segment."""
     known = _counted(log)
     return known.largest if known is not None and known.segment is segment else segment.largest
 
 
 def judged(log: LogState) -> Sequence[SegmentFacts]:
-    """The segments as retention judges them."""
+    """The segments as retention sees them."""
     segments = log.segment_list.segments
     trimmed = trimmed_segment(log)
     if trimmed is None:
@@ -203,13 +203,13 @@ def judged(log: LogState) -> Sequence[SegmentFacts]:
 
 
 def trimmed_segment(log: LogState) -> TrimmedSegment | None:
-    """The segment in which the log begins, where its largest time was read."""
+    """Return the segment in which the log begins, if its largest timestamp was read."""
     known = _counted(log)
     return None if known is None else TrimmedSegment(known.segment, known.largest[0])
 
 
 def _counted(log: LogState) -> Counted | None:
-    """What is known, if it is so still and of the whole segment."""
+    """Return the stored result if it is still valid and covers the whole segment."""
     known = log.trimmed
     if known is None or known.segment is not begins_in(log):
         return None
@@ -218,7 +218,7 @@ def _counted(log: LogState) -> Counted | None:
 
 
 def _goes_on(known: Counted, log: LogState, segment: Segment) -> bool:
-    """Whether what was read is still the start of the segment from the log start on."""
+    """Whether the part that was read is still the start of the segment from the log start on."""
     return (
         known.segment is segment
         and known.cuts == segment.cuts

@@ -1,1 +1,1 @@
-"""Topics, settings and positions as records of one log, for brokers that are several."""
+"""Topics, settings and positions as records of one log, shared by the members of a cluster."""

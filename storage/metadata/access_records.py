@@ -1,16 +1,16 @@
-"""Records of the metadata log about users, access rules and quotas.
+"""Records of the metadata log for users, access rules and quotas.
 
-    kind           what follows                                       says
+    kind           what follows                                       meaning
     "decoy key"    key                                                see `DecoyKeySet`
-    "credentials"  [[user, mechanism, salt, iterations, stored key,   passwords were given,
-                     server key], [user, mechanism], ...]             or taken away
+    "credentials"  [[user, mechanism, salt, iterations, stored key,   credentials were set
+                     server key], [user, mechanism], ...]             or removed
     "rules"        [[principal, host, operation, permission,          access rules were added
                      resource type, pattern type, resource name], ...]
     "rules gone"   the same                                           access rules were removed
     "quotas"       [[user, client id, {quota: value}], ...]           all quotas of these entities
 
-Salts and keys are bytes, the parts of a rule are texts, and a name of a quota's entity may be nil.
-All have version 3.
+Salts and keys are bytes. The parts of a rule are texts. A name in a quota's entity may be nil. All
+these records have version 3.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,7 +49,7 @@ class NewerRecord(MalformedRecord):
 
 
 class StoredCredential(NamedTuple):
-    """What is kept of a password for SCRAM. It is no way to log in."""
+    """What is stored of a password for SCRAM. It cannot be used to log in."""
 
     salt: bytes
     iterations: int
@@ -61,8 +61,9 @@ class StoredCredential(NamedTuple):
 
 
 class DecoyKeySet(NamedTuple):
-    """The key that credentials of names without a user are made of. The first one stays: the salt
-    that a client is shown for such a name is the same on every broker, as a user's is."""
+    """The key from which credentials for unknown user names are derived. The first one set stays in
+    use: the salt shown to a client for such a name is the same on every broker, as it is for a
+    user."""
 
     key: bytes
 
@@ -71,14 +72,14 @@ class DecoyKeySet(NamedTuple):
 
 
 class CredentialsAltered(NamedTuple):
-    """Users got passwords, or lost them."""
+    """Credentials of users were set or removed."""
 
     changes: Sequence[tuple[str, str, StoredCredential | None]]
-    """User, mechanism, and the credential; `None` takes it away."""
+    """User, mechanism, and the credential; `None` removes it."""
 
 
 class StoredRule(NamedTuple):
-    """An access rule as texts; those of Kafka's terms are the names of the enumerations."""
+    """An access rule as texts. Kafka's terms are stored as the names of the enumerations."""
 
     principal: str
     host: str
@@ -102,11 +103,11 @@ class RulesRemoved(NamedTuple):
 
 
 QuotaEntity = tuple[str | None, str | None]
-"""User and client id: `None` for what is not looked at, empty for the default."""
+"""User and client id: `None` if it does not matter, empty for the default."""
 
 
 class QuotasAltered(NamedTuple):
-    """Entities have these quotas, and no others."""
+    """The complete quotas of some entities were set."""
 
     changes: Sequence[tuple[QuotaEntity, Mapping[str, float]]]
 
@@ -115,22 +116,23 @@ AccessRecord = DecoyKeySet | CredentialsAltered | RulesAdded | RulesRemoved | Qu
 
 
 HIDDEN: Final = b"(salts and keys of users, which are not shown)"
-"""What `horolog dump` shows in the place of a record."""
+"""Text that `horolog dump` shows in place of such a record."""
 
 _SECRETS: Final = tuple(
     bytes([len(kind) | 0xA0]) + kind.encode() for kind in (CREDENTIALS, DECOY_KEY)
 )
-"""How msgpack writes the kinds of records with something that is not to be shown."""
+"""The kinds of records with secrets, as msgpack encodes them."""
 
 
 def shown_value(value: bytes | None) -> bytes | None:
-    """The value of a message as a person may see it: not salts and keys, whole or damaged."""
+    """Return the value of a message as it may be shown, without salts and keys, even if it is
+    damaged."""
     hidden = value is not None and any(each in value[:1024] for each in _SECRETS)
     return HIDDEN if hidden else value
 
 
 def access_fields(record: AccessRecord) -> list[Any]:
-    """Kind and content of a record."""
+    """Return kind and content of a record."""
     match record:
         case DecoyKeySet(key):
             return [DECOY_KEY, key]
@@ -191,7 +193,7 @@ _TERMS: Final = (
     (4, ResourceType, "resource type"),
     (5, PatternType, "pattern type"),
 )
-"""Which parts of a rule are Kafka's terms."""
+"""The parts of a rule that are Kafka's terms."""
 
 
 def _rule(fields: Any) -> StoredRule:

@@ -1,4 +1,4 @@
-"""Users, access rules and quotas as the records of the metadata log say they are."""
+"""Users, access rules and quotas according to the records of the metadata log."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
@@ -18,7 +18,7 @@ from .access_records import (
 )
 
 IN_RECORD: Final = 1000
-"""Changes in one record of a state, and of a request that asks for many."""
+"""Maximum number of changes in one record of a state, and of a request for many changes."""
 
 T = TypeVar("T")
 
@@ -26,14 +26,13 @@ _NOTHING: Final[Mapping[str, StoredCredential]] = MappingProxyType({})
 
 
 class AccessState(NamedTuple):
-    """Users, rules and quotas at one time. Each change makes another one, and leaves the parts that
-    it does not change as the same objects: so threads may read one, and a part that is the same
-    object has not changed."""
+    """Users, rules and quotas at one time. A change returns a new state that shares the unchanged
+    parts. So any thread may read a state, and a part that is the same object has not changed."""
 
     users: Mapping[str, Mapping[str, StoredCredential]] = MappingProxyType({})
-    """The credentials of each user by mechanism. A user without any is none."""
+    """The credentials of each user by mechanism. A user without credentials does not exist."""
     rules: Mapping[StoredRule, None] = MappingProxyType({})
-    """In the order in which they were added."""
+    """The access rules, in the order in which they were added."""
     quotas: Mapping[QuotaEntity, Mapping[str, float]] = MappingProxyType({})
     decoy_key: bytes = b""
     """Empty before the first user is added."""
@@ -45,7 +44,7 @@ class AccessState(NamedTuple):
         return bool(self.users or self.rules or self.quotas)
 
     def after(self, record: AccessRecord) -> "AccessState":
-        """The state with what a record says."""
+        """Return the state after a record."""
         match record:
             case DecoyKeySet(key):
                 return self if self.decoy_key else self._replace(decoy_key=key)
@@ -61,7 +60,7 @@ class AccessState(NamedTuple):
                 return self._replace(quotas={each: own for each, own in quotas.items() if own})
 
     def records(self) -> Iterator[AccessRecord]:
-        """Records that make this state of nothing."""
+        """Yield records that create this state from an empty one."""
         if self.decoy_key:
             yield DecoyKeySet(self.decoy_key)
         credentials = (

@@ -24,30 +24,30 @@ from .snapshot import Snapshot
 
 _READ_BYTES: Final = 1 << 20
 _MESSAGE_BYTES: Final = 90
-"""What a message takes beside its value."""
+"""Estimated size of a message beside its value."""
 
 
 class CurrentState:
-    """What the records of a metadata log below `offset` come to."""
+    """The state that results from the records of a metadata log below `offset`."""
 
     def __init__(self, log: Log) -> None:
         self.state = MetadataState()
         self.offset = 0
-        """Of the first record that the state does not have."""
+        """Offset of the first record that is not in the state."""
         self.log_bytes = 0
-        """Of records behind the stored state."""
+        """Bytes of the records after the stored state."""
         self._log = log
         self._reading: Iterator[tuple[int, int, MetadataRecord]] | None = None
 
     @property
     def limit(self) -> int:
-        """Records below it are committed, and synced here."""
+        """Records below it are committed, and synced on this broker."""
         return min(self._log.high_watermark, self._log.flusher.synced_offset)
 
     def begin(self, snapshot: Snapshot, limit: int) -> None:
-        """Go by a stored state, and the records between it and `limit`.
+        """Use a stored state, and apply the records between it and `limit`.
 
-        Raises `StorageError` at a record that cannot be read, and has taken in those before it.
+        Raises `StorageError` at a record that cannot be read; the records before it were applied.
         """
         self._reading = None
         failure = None
@@ -64,10 +64,11 @@ class CurrentState:
             raise failure
 
     def take(self, changed: Callable[[str], None]) -> bool:
-        """Take in one more record below the limit, if there is one; whether there may be another.
+        """Apply the next record below the limit, if there is one. Return whether there may be
+        another.
 
-        `changed` is called with the topic that is not what it was. Raises `StorageError` for a
-        record that cannot be read.
+        `changed` is called with the name of the topic that the record changes. Raises
+        `StorageError` for a record that cannot be read.
         """
         if self._reading is None:
             limit = self.limit
@@ -86,14 +87,16 @@ class CurrentState:
         return True
 
     def forget_reading(self) -> None:
-        """The log was cut: what was read ahead of it may not be there any more."""
+        """Forget records that were read ahead, because the log was truncated and
+        they may be gone."""
         self._reading = None
 
 
 def read_records(log: Log, start: int, limit: int) -> Iterator[tuple[int, int, MetadataRecord]]:
-    """The records from `start` up to `limit`: the offset behind each, its size, and itself.
+    """Yield the records from `start` up to `limit`: the offset after each, its size, and the
+    record.
 
-    Raises `StorageError`, also for what is no record.
+    Raises `StorageError`, also for a message that is not a valid record.
     """
     offset = start
     log.prepare()
@@ -149,7 +152,8 @@ def append_record(log: Log, record: MetadataRecord) -> int:
 
 
 def _note_damage(found: Slice) -> None:
-    """Note bytes whose CRC is wrong as damage of their segment: a follower copies them again."""
+    """Record bytes with a wrong CRC as damage of their segment, so that a follower copies them
+    again."""
     with suppress(OSError):
         data = found.read()
         good = walk(data, 0, len(data))

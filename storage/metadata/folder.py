@@ -39,15 +39,15 @@ from .snapshot import MalformedState, Snapshot, decode_state
 from .state_copy import StateCopy, StateReading, pieces_of
 
 METADATA_PARTITION: Final = (METADATA_TOPIC, 0)
-"""The metadata log among partitions."""
+"""Topic and partition number of the metadata log."""
 
 STATE_FILE: Final = "state"
 NEW_SUFFIX: Final = ".new"
 COPY_SUFFIX: Final = ".copy"
-"""Of a state that comes in parts and is not whole yet."""
+"""Suffix of a state that is received in parts and is not complete yet."""
 
 SEGMENT_BYTES: Final = 1 << 20
-"""Small, so that what is below the log start leaves the disk soon."""
+"""Small, so that segments below the log start are deleted soon."""
 
 _SETTINGS: Final = {
     "retention.ms": "-1",
@@ -58,7 +58,8 @@ _SETTINGS: Final = {
 
 
 def metadata_settings() -> TopicSettings:
-    """The log's settings: nothing goes by age or size, and no setting of a broker counts."""
+    """Return the settings of the log: nothing is deleted by age or size, and no broker setting
+    applies."""
     return topic_settings({}, _SETTINGS)
 
 
@@ -194,7 +195,7 @@ class MetadataFolder:
                         files.unlink(path / name)
 
     def write_checkpoints(self, log: Log) -> None:
-        """Keep how far the log reaches. May run in a thread of its own. Raises `StorageError`."""
+        """Store how far the log reaches. May run in another thread. Raises `StorageError`."""
         try:
             log.flusher.secure_append_times()
             self._checkpoints.write(
@@ -208,11 +209,11 @@ class MetadataFolder:
             ) from error
 
     def leave_marker(self) -> None:
-        """Say that the log was closed cleanly. Raises `OSError`."""
+        """Record that the log was closed cleanly. Raises `OSError`."""
         leave_marker(self._files, self.path, ())
 
     def read_state(self) -> Snapshot:
-        """The state in the file. Raises `OSError`, `MalformedState`."""
+        """Return the stored state. Raises `OSError`, `MalformedState`."""
         path = self.path / STATE_FILE
         if not self._files.exists(path):
             raise MalformedState("the file is missing")
@@ -220,15 +221,16 @@ class MetadataFolder:
             return decode_state(pieces_of(file))
 
     def reading_state(self) -> "StateReading":
-        """The file, to be read in parts for another copy. Raises `OSError`, `MalformedState`."""
+        """Return the stored state, to be read in parts for another copy. Raises `OSError`,
+        `MalformedState`."""
         return StateReading(self._files.open(self.path / STATE_FILE, read_only=True))
 
     def copying_state(self) -> "StateCopy":
-        """The file of another copy, to be taken in parts."""
+        """Return a copy of another broker's state, to be received in parts."""
         return StateCopy(self._files, self.path / (STATE_FILE + COPY_SUFFIX))
 
     def take_over(self, copied: "StateCopy") -> None:
-        """Let a state that was copied whole take the place of this one. Raises `OSError`."""
+        """Replace the stored state by a complete copy. Raises `OSError`."""
         self._turn += 1
         with self._writing:
             self._files.rename(copied.path, self.path / STATE_FILE)
@@ -236,20 +238,20 @@ class MetadataFolder:
 
     @property
     def turn(self) -> int:
-        """Changes with `replace_state`."""
+        """Changes with each `replace_state`."""
         return self._turn
 
     def replace_state(self, pieces: Iterable[bytes]) -> int:
-        """Replace the state, durably and at once; its size. Raises `OSError`.
+        """Replace the stored state atomically and durably. Return its size. Raises `OSError`.
 
-        One that is being written meanwhile does not come after it.
+        A state that is being written meanwhile does not replace this one.
         """
         self._turn += 1
         with self._writing:
             return self._write(self.path / STATE_FILE, pieces)
 
     def write_state(self, pieces: Iterable[bytes], turn: int) -> int:
-        """As `replace_state`, in any thread, unless `turn` is over: then nothing, and 0."""
+        """Like `replace_state`, in any thread. If `turn` is over, write nothing and return 0."""
         with self._writing:
             return self._write(self.path / STATE_FILE, pieces) if turn == self._turn else 0
 
@@ -266,7 +268,7 @@ _WRITE_BYTES: Final = 1 << 20
 
 
 def _joined(pieces: Iterable[bytes]) -> Iterable[bytes]:
-    """The same bytes in larger pieces."""
+    """Yield the same bytes in larger pieces."""
     part = bytearray()
     for piece in pieces:
         part += piece

@@ -1,12 +1,12 @@
-"""The metadata log of one broker: read, applied up to the watermark, shortened.
+"""The metadata log of one broker: reading it, applying it up to the high watermark, shortening it.
 
-What is applied is committed and on this broker's stable storage, so no restart, and no leader after
-a fair election, takes it back. The state in memory comes from the file `state` and the records
-behind it; topics and their folders are made to match it, one after another. Both can be repeated
-from any point at which a power cut may stop them: the state is always computed from the beginning,
-and a topic is compared with it by its id.
+Applied records are committed and on this broker's stable storage, so no restart, and no leader
+after a clean election, undoes them. The state in memory results from the file `state` and the
+records after it. Topics and their folders are changed to match it, one after the other. Both steps
+can be repeated from any point at which a power cut may stop them: the state is always computed from
+the beginning, and a topic is compared with it by its id.
 
-For the loop's thread, but for what is said to be for any.
+For the event loop's thread, unless a docstring says otherwise.
 """
 
 from collections import deque
@@ -34,7 +34,7 @@ from .state_copy import StateCopy, StateReading
 from .state_write import StateWrite
 
 MIN_LOG_BYTES: Final = 1 << 20
-"""Below this a new state saves nothing worth its two syncs."""
+"""A smaller log is not replaced by a new state: that would not be worth its two syncs."""
 
 
 class MetadataLog:
@@ -63,26 +63,26 @@ class MetadataLog:
         self._replica = ReplicaLog(log)
         self._changes = changes
         self.positions = positions
-        """The positions as they were applied."""
+        """The positions as of the applied records."""
         self.gone: Callable[[str, int], None] = lambda name, partitions: None
-        """Called with a topic and its partitions that are found no more."""
+        """Called with a topic and its number of partitions once requests no longer find it."""
         self.in_doubt = ""
-        """Why something that was confirmed may be missing; empty where nothing speaks for it."""
+        """Why confirmed records may be missing; empty if nothing suggests that."""
         self.failure: StorageError | None = None
-        """Why no more is applied, if a record cannot be read."""
+        """Why no more records are applied, if one cannot be read."""
         self.min_log_bytes = MIN_LOG_BYTES
         self._adopts = adopts
         self.topics = TopicProposals(changes, reserve, self.append, self.check_topic)
         """Changes of topics at a single broker, for `finish`."""
         self._leads = False
         self._match_from = 0
-        """Topics are left as they are while less is known: what they were was committed, and comes
-        again from the leader."""
+        """Topics are left unchanged while fewer records are known: their state was committed, and
+        comes again from the leader."""
         self.began_later: Callable[[], None] = _nothing
-        """Called when the log begins where `begin_at` had it begin, after a while."""
+        """Called when the log begins where `begin_at` asked for, if that took a while."""
         self._wanted_start = 0
         self.state_wanted = False
-        """Whether a new state is to be written whatever the log's size."""
+        """Whether to write a new state whatever the size of the log."""
         self._current = current
         self.state_offset = 0
         """Where the stored state ends."""
@@ -99,7 +99,7 @@ class MetadataLog:
 
     @property
     def state(self) -> MetadataState:
-        """What the records say so far."""
+        """The state that results from the records so far."""
         return self._current.state
 
     @property
@@ -141,12 +141,12 @@ class MetadataLog:
             self.write_state()
 
     def doubt(self, reason: str) -> None:
-        """Note why something may be missing."""
+        """Record why records may be missing."""
         self.in_doubt = reason
         self._seams.observe("metadata_in_doubt", path=str(self._folder.path), reason=reason)
 
     def _stored(self) -> Snapshot:
-        """The stored state; where it is lost, the topics that there are, as far as is known."""
+        """Return the stored state. If it is lost, return the existing topics, as far as known."""
         try:
             snapshot = self._folder.read_state()
             if self.log.log_start_offset <= snapshot.offset:
@@ -274,7 +274,7 @@ class MetadataLog:
 
     @property
     def unsynced(self) -> bool:
-        """Whether a sync of the log would let more be applied."""
+        """Whether a sync of the log would allow more records to be applied."""
         return self.log.flusher.synced_offset < self.log.high_watermark
 
     def _fold(self) -> bool:
@@ -296,7 +296,7 @@ class MetadataLog:
     # Leading
 
     def begin_to_lead(self) -> None:
-        """This broker leads from now on: it lacks no record. Raises `StorageError`."""
+        """Begin to lead: this broker lacks no record. Raises `StorageError`."""
         if self.log.log_end_offset < self.state_offset:
             self._replica.begin_anew(self.state_offset)
         self._leads = True
@@ -304,7 +304,7 @@ class MetadataLog:
         self._match_from = 0
 
     def lead(self, epoch: int, written: EpochWrite | None = None) -> None:
-        """`begin_to_lead`, and as `Replica.lead`."""
+        """`begin_to_lead`, then `Replica.lead`."""
         if self.log.log_end_offset < self.state_offset:
             written = None
         self.begin_to_lead()
@@ -312,7 +312,7 @@ class MetadataLog:
         self._shorten()
 
     def follow(self) -> None:
-        """As `Replica.follow`."""
+        """Like `Replica.follow`."""
         self._leads = False
         self._replica.follow()
 
@@ -327,22 +327,23 @@ class MetadataLog:
 
     @property
     def state_due(self) -> bool:
-        """Whether a new state should be written, so that the log need not be kept."""
+        """Whether to write a new state, so that the log need not be kept."""
         if self.to_match or self._current.offset <= self.state_offset:
             return False
         grown = self._current.log_bytes >= max(self.min_log_bytes, 2 * self._state_bytes)
         return grown or self.state_wanted
 
     def writing_state(self) -> StateWrite:
-        """The present state, to be `run` in any thread; then `state_written`.
+        """Return the present state, to be written in any thread with `run`. `state_written`
+        follows.
 
-        Only where topics are what the state says (`state_due`).
+        Only if the topics match the state (`state_due`).
         """
         self._current.log_bytes = 0
         return StateWrite(self._folder, self._current.offset, self.state)
 
     def state_written(self, write: StateWrite) -> None:
-        """Go by a state that was written: the log may begin there. Raises `StorageError`."""
+        """Use a state that was written: the log may begin at its end. Raises `StorageError`."""
         if write.size_bytes:
             self.state_offset, self._state_bytes = write.offset, write.size_bytes
             self.state_wanted = False
@@ -352,7 +353,7 @@ class MetadataLog:
                 self.began_later()
 
     def write_state(self) -> None:
-        """`writing_state`, and all that follows, here and now. Raises `StorageError`."""
+        """Write the state now, with all that follows. Raises `StorageError`."""
         write = self.writing_state()
         try:
             write.run()
@@ -361,11 +362,11 @@ class MetadataLog:
         self.state_written(write)
 
     def _shorten(self) -> None:
-        """At the leader: begin the log where the stored state ends."""
+        """On the leader, begin the log where the stored state ends."""
         log = self.log
         offset = min(self.state_offset, log.high_watermark, log.recovery_point)
         if self._leads and log.log_start_offset < offset:
-            # The segment that is written stays: an empty log would not know its last epoch.
+            # The active segment stays: an empty log would not know its last epoch.
             log.expiry.trim(offset)
             self._drop()
 
@@ -379,7 +380,7 @@ class MetadataLog:
     # As one of the copies in a cluster
 
     def reading_state(self) -> StateReading:
-        """What a copy of the log needs that begins where the log begins, in parts.
+        """Return the state that a copy of the log needs to begin at the log start, in parts.
 
         Raises `StorageError`.
         """
@@ -389,13 +390,13 @@ class MetadataLog:
             raise StorageError(f"the stored state cannot be read: {error}") from error
 
     def copying_state(self) -> StateCopy:
-        """Takes what the leader's `reading_state` gives, for `begin_anew`."""
+        """Return a copy for the parts of the leader's `reading_state`, for `begin_anew`."""
         return self._folder.copying_state()
 
     def begin_at(self, log_start_offset: int) -> int:
-        """As `Replica.begin_at`, but not beyond the stored state, and with all that follows there;
-        a new state is wanted then (`state_due`), and once that is written `began_later` is
-        called."""
+        """Like `Replica.begin_at`, but not beyond the stored state, and with everything that
+        follows. Otherwise a new state is requested (`state_due`), and `began_later` is called once
+        it is written."""
         self._wanted_start = log_start_offset
         if log_start_offset > self.state_offset:
             self.state_wanted = True
@@ -439,7 +440,8 @@ class MetadataLog:
         return self.log.log_end_offset
 
     def _note_no_more(self) -> None:
-        """Of what was committed and is lost nothing is to be missed at the next start."""
+        """Lower the stored offset, so that the next start does not miss committed records that are
+        lost."""
         if self._changes.metadata_offset > self._current.offset:
             try:
                 self._changes.keep_metadata(self._current.offset)
@@ -456,9 +458,9 @@ class MetadataLog:
         self._match_from = 1
 
     def begin_anew(self, offset: int, copied: StateCopy, snapshot: Snapshot) -> None:
-        """As `Replica.begin_anew`, with the state that the last `StateCopy.take` gave.
+        """Like `Replica.begin_anew`, with the state that the last `StateCopy.take` returned.
 
-        Raises `StorageError` for one that is too old, and then nothing has changed.
+        Raises `StorageError` for a state that is too old; nothing has changed then.
         """
         if snapshot.offset < offset:
             raise StorageError(
@@ -477,7 +479,7 @@ class MetadataLog:
     # Stopping
 
     def write_checkpoints(self) -> None:
-        """Keep how far the log reaches. May run in a thread of its own. Raises `StorageError`."""
+        """Store how far the log reaches. May run in another thread. Raises `StorageError`."""
         self._folder.write_checkpoints(self.log)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What the records say so far: topics, the positions in them, and who may do what. No I/O."""
+"""The state that results from the records: topics, the positions in them, and access. No I/O."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -33,7 +33,7 @@ from .records import (
 )
 
 POSITIONS_IN_RECORD = 200
-"""Of one record of a state's records."""
+"""Number of positions in one record of a state."""
 
 
 class MetadataState:
@@ -53,7 +53,7 @@ class MetadataState:
         that this one began with."""
 
     def apply(self, record: MetadataRecord) -> str | None:
-        """Take in a record; the topic that is not what it was, if one is."""
+        """Apply a record. Return the name of the topic that it changes, if it changes one."""
         if isinstance(record, PositionRecord):
             self._move(record)
             return None
@@ -79,7 +79,7 @@ class MetadataState:
                 kept = [each for topic_id, each in positions if self._has(topic_id, each)]
                 change = PositionChange(COMMIT, group, kept)
             case PositionsUsed(group, used_ms):
-                # One is enough: they expire together. The same one on every broker.
+                # One is enough: a group's positions expire together. Same one on every broker.
                 held = sorted(each for each in self.positions.of(group) if not _kept(each))
                 used = [each._replace(used_ms=used_ms) for each in held[:1]]
                 change = PositionChange(COMMIT, group, used)
@@ -133,8 +133,8 @@ def records_of(
     positions: Iterable[tuple[str, list[StoredPosition]]],
     access: AccessState,
 ) -> Iterator[MetadataRecord]:
-    """Records that make a state of nothing: its topics, its positions by their names, and who may
-    do what."""
+    """Yield records that create a state from an empty one: its topics, its positions by name, and
+    users, rules and quotas."""
     yield from access.records()
     ids: dict[str, str] = {}
     for entry in topics:

@@ -49,10 +49,10 @@ VERSION: Final = 1
 """Of a record, where `_LATER` has no other for its kind."""
 
 MAX_RECORD_BYTES: Final = 16 << 20
-"""A commit of 100,000 positions without texts takes 9 MiB; a request is smaller than this."""
+"""A commit of 100,000 positions without texts takes 9 MiB. A request is smaller than this."""
 
 MAX_PARTITIONS: Final = 1_000_000
-"""Above `max.partitions` at its greatest; a follower makes a folder for each."""
+"""Above the maximum of `max.partitions`: a follower creates a folder for each partition."""
 
 MAX_SETTINGS: Final = 1000
 MAX_SETTING_CHARACTERS: Final = 1 << 16
@@ -84,7 +84,7 @@ _PLACE_FIELDS: Final = 3
 
 
 class TopicCreated(NamedTuple):
-    """A topic was made."""
+    """A topic was created."""
 
     entry: TopicEntry
 
@@ -117,7 +117,7 @@ class SettingsAltered(NamedTuple):
 
 
 class TopicDeleted(NamedTuple):
-    """A topic is gone, and all positions in it."""
+    """A topic was deleted, and all positions in it."""
 
     name: str
     topic_id: str
@@ -128,24 +128,24 @@ class PositionsCommitted(NamedTuple):
 
     group: str
     positions: Sequence[tuple[str, StoredPosition]]
-    """Each with the id of its topic: another topic of that name has no position."""
+    """Each with the id of its topic: another topic with that name has no position."""
 
 
 class PositionsUsed(NamedTuple):
-    """A group was seen in use: it has members, or had until now."""
+    """A group was used: it has members, or had until now."""
 
     group: str
     used_ms: int
 
 
 class PositionsForgotten(NamedTuple):
-    """All positions of a group are gone."""
+    """All positions of a group were deleted."""
 
     group: str
 
 
 class SomeForgotten(NamedTuple):
-    """Some positions of a group are gone."""
+    """Some positions of a group were deleted."""
 
     group: str
     partitions: Sequence[tuple[str, str, int]]
@@ -160,7 +160,7 @@ MetadataRecord = TopicRecord | PositionRecord | AccessRecord
 
 
 def encode_record(record: MetadataRecord) -> bytes:
-    """The bytes of a record."""
+    """Return the bytes of a record."""
     fields = _fields(record)
     packed: bytes = msgpack.packb([_version_of(fields[0]), *fields])
     return packed
@@ -201,8 +201,8 @@ def _position_fields(topic_id: str, position: StoredPosition) -> list[Any]:
 
 
 def decode_record(data: bytes | None) -> MetadataRecord:
-    """The record of a message's value. Raises `MalformedRecord`; nothing large is made before its
-    bytes were found to be there."""
+    """Return the record in a message's value. Raises `MalformedRecord`. Nothing large is created
+    before its bytes are known to be there."""
     if data is None:
         raise MalformedRecord("it has no value")
     if len(data) > MAX_RECORD_BYTES:
@@ -210,7 +210,7 @@ def decode_record(data: bytes | None) -> MetadataRecord:
     try:
         fields = msgpack.unpackb(data)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
-        # The error may hold what was read: salts and keys are not to be shown.
+        # The error may contain what was read: salts and keys must not be shown.
         raise MalformedRecord(f"it is not msgpack: {type(error).__name__}") from None
     if not isinstance(fields, list) or len(fields) < 2 or type(fields[0]) is not int:
         raise MalformedRecord("it is not a list that begins with version and kind")

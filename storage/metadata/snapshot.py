@@ -1,8 +1,8 @@
-"""A state as bytes: what the records below an offset came to.
+"""A state as bytes: the result of the records below an offset.
 
-A line of text, then records in frames: length and CRC-32 of the body, each a big-endian uint32,
-and the body. The first body is msgpack `["state", offset]`, the last `["end", number of records]`,
-those between are records as in the log (`records`). A file or an answer that is not whole is none.
+A line of text, then frames: length and CRC-32 of the body, each a big-endian uint32, and the body.
+The first body is msgpack `["state", offset]`, the last `["end", number of records]`; those in
+between are records as in the log (`records`). An incomplete file or answer is not valid.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,18 +23,18 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 class MalformedState(ValueError):
-    """Bytes that are not a whole state; the text says why."""
+    """Bytes that are not a complete state. The text says why."""
 
 
 class Snapshot(NamedTuple):
-    """A state, and the offset of the first record that it does not have."""
+    """A state, and the offset of the first record that is not in it."""
 
     offset: int
     state: MetadataState
 
 
 def encode_state(offset: int, records: Iterable[MetadataRecord]) -> Iterator[bytes]:
-    """The pieces of the bytes of a state that `records` make of nothing."""
+    """Yield the bytes of a state, in pieces. `records` create the state from an empty one."""
     yield HEADER + _frame(msgpack.packb([_FIRST, offset]))
     count = 0
     for record in records:
@@ -44,8 +44,8 @@ def encode_state(offset: int, records: Iterable[MetadataRecord]) -> Iterator[byt
 
 
 def decode_state(pieces: Iterable[bytes]) -> Snapshot:
-    """The state that the pieces are of, of which never more than a frame is held. Raises
-    `MalformedState` for what `encode_state` cannot have made, and has changed nothing then."""
+    """Return the state in the pieces. Never holds more than a frame in memory. Raises
+    `MalformedState` for bytes that `encode_state` cannot have made."""
     bodies = _bodies(_Pieces(pieces))
     word, offset = _mark(next(bodies, b""), _FIRST)
     state = MetadataState()
@@ -66,7 +66,7 @@ def decode_state(pieces: Iterable[bytes]) -> Snapshot:
 
 
 def state_offset(head: bytes) -> int:
-    """Where the state ends that begins with these bytes. Raises `MalformedState`."""
+    """Return the end offset of the state that begins with these bytes. Raises `MalformedState`."""
     return _mark(next(_bodies(_Pieces([head])), b""), _FIRST)[1]
 
 
@@ -83,7 +83,7 @@ class _Pieces:
         self.at = 0
 
     def take(self, size: int) -> bytes:
-        """The next bytes; fewer at the end."""
+        """Return the next bytes; fewer at the end."""
         ready = self._ready
         while len(ready) < size and (piece := next(self._pieces, None)) is not None:
             ready += piece

@@ -1,7 +1,7 @@
-"""A stored state on its way to another broker: in parts, none of them large.
+"""Copying a stored state to another broker, in parts of limited size.
 
-The leader reads its file, the follower writes one beside its own. When that is whole, and is what
-it should be, it takes the place of the follower's.
+The leader reads its file; the follower writes a file beside its own. When that is complete and
+valid, it replaces the follower's own.
 """
 
 from collections.abc import Iterator
@@ -16,21 +16,21 @@ from .snapshot import MalformedState, Snapshot, decode_state, state_offset
 PART_BYTES: Final = 1 << 20
 
 MAX_STATE_BYTES: Final = 1 << 32
-"""Of a state that is copied: as much as a million positions with long texts take."""
+"""Maximum size of a copied state in bytes: enough for a million positions with long texts."""
 
 _HEAD_BYTES: Final = 256
-"""In so many bytes a state says where it ends."""
+"""The end offset of a state is within this many bytes at its beginning."""
 
 
 class StatePart(NamedTuple):
     """A part of a state."""
 
     offset: int
-    """Where the state ends: of the first record that it does not have."""
+    """End offset of the state: the offset of the first record that is not in it."""
     size_bytes: int
-    """Of the whole state."""
+    """Size of the whole state."""
     position: int
-    """Of the first byte of `data`."""
+    """Position of the first byte of `data`."""
     data: bytes
 
     @property
@@ -39,10 +39,10 @@ class StatePart(NamedTuple):
 
 
 class StateReading:
-    """A state at its leader: read from one file, also when that is replaced meanwhile."""
+    """A state read by its leader, from one file, even if that is replaced meanwhile."""
 
     def __init__(self, file: File) -> None:
-        """Raises `OSError`, `MalformedState`; then the file is closed."""
+        """Raises `OSError`, `MalformedState`; the file is closed then."""
         self._file = file
         self._position = 0
         try:
@@ -53,7 +53,7 @@ class StateReading:
             raise
 
     def part(self) -> StatePart:
-        """The next part; once there is none, the first again. May run in any thread.
+        """Return the next part; after the last part, the first one again. May run in any thread.
 
         Raises `OSError`.
         """
@@ -69,20 +69,20 @@ class StateReading:
 
 
 class StateCopy:
-    """A state at a follower. Its methods may run in any thread, one at a time."""
+    """A state received by a follower. Its methods may run in any thread, one at a time."""
 
     def __init__(self, files: Files, path: Path) -> None:
         self._files = files
         self.path = path
         self.size_bytes = 0
-        """Of what was taken of the state that is under way."""
+        """Number of bytes received of the present state."""
         self._last: StatePart | None = None
 
     def take(self, part: StatePart) -> Snapshot | None:
-        """Keep a part; the state, on stable storage, once it is whole.
+        """Store a part. Return the state once it is complete and on stable storage.
 
-        Raises `InvalidRequest` for a part that is not the next one, or the first of another state;
-        `StorageError` for a state that is none.
+        Raises `InvalidRequest` for a part that is neither the next one nor the first of another
+        state, `StorageError` for an invalid state.
         """
         self._check(part)
         try:
@@ -130,7 +130,7 @@ class StateCopy:
 
 
 def pieces_of(file: File) -> Iterator[bytes]:
-    """The content of a file. Raises `OSError`."""
+    """Yield the content of a file. Raises `OSError`."""
     position = 0
     while data := file.pread(PART_BYTES, position):
         position += len(data)

@@ -1,4 +1,4 @@
-"""Writing the state that a metadata log may begin with."""
+"""Writing a state, so that the metadata log may begin at its end."""
 
 from collections.abc import Iterator
 
@@ -8,12 +8,12 @@ from .snapshot import encode_state
 
 
 class StateWrite:
-    """A state that is to be written; any thread may `run` it."""
+    """A state to be written. Any thread may call `run`."""
 
     def __init__(self, folder: MetadataFolder, offset: int, state: MetadataState) -> None:
         self.offset = offset
         self.size_bytes = 0
-        """Of what was written; 0 before, and if there is another state meanwhile."""
+        """Number of bytes written; 0 before, and if another state replaced this one meanwhile."""
         self._folder = folder
         self._turn = folder.turn
         self._topics = list(state.topics.values())

@@ -1,1 +1,1 @@
-"""The producers that number their batches, and what a log knows of them."""
+"""The idempotent producers, and what a log knows of them."""

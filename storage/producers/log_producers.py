@@ -49,35 +49,35 @@ _HEAD: Final = Struct(">i4xB26xq")
 _MARK: Final = Struct(">hh")
 ABORT: Final = 0
 COMMIT: Final = 1
-"""What control batches say."""
+"""Types of control batches."""
 
 
 Read = Callable[[int, int], Buffer]
-"""Gives so many bytes from a position on, as `File.pread`."""
+"""Reads a number of bytes from a position on, as `File.pread`."""
 
 _BATCHES: Final = 2
-"""The magic of record batches."""
+"""Magic of record batches."""
 
 
 class LogProducers:
-    """The producers of the log in `folder`; for the loop's thread."""
+    """The producers of the log in `folder`, for the event loop's thread."""
 
     def __init__(self, folder: Path, seams: Seams, log_name: Mapping[str, object]) -> None:
-        """Nothing is known yet: see `load`. `log_name` goes with every event."""
+        """Nothing is known before `load`. `log_name` is added to every event."""
         self.states = ProducerStates()
         self.in_use = False
-        """Whether the log holds batches, as far as that is known."""
+        """Whether the log holds batches, as far as known."""
         self.follows = False
-        """Whether more of the log is to come from its leader."""
+        """Whether more of the log will come from its leader."""
         self._folder = folder
         self._files = seams.files
         self._clock = seams.clock
         self._observe = seams.observe
         self._log_name = log_name
         self._offsets: list[int] = []
-        """Of the snapshots of ours that are on disk or on their way there, rising."""
+        """Offsets of Horolog's snapshots that are on disk or about to be written, rising."""
         self._unreadable: set[int] = set()
-        """Of those on disk that could not be read."""
+        """Offsets of snapshots on disk that could not be read."""
         self._room = seams.producer_room
         self._pending: list[PendingSnapshot] = []
         self._handed_out: list[PendingSnapshot] = []
@@ -89,13 +89,13 @@ class LogProducers:
         *,
         clean: bool,
     ) -> None:
-        """Learn what is known at the end of `segments`. Raises `OSError`.
+        """Load the states at the end of `segments`. Raises `OSError`.
 
-        Goes by the newest snapshot that can be believed and the batches after it. A log that was
-        stopped cleanly without leaving any has batches only where its seals say so. A transaction
-        that has not ended counts as aborted from here on: only the broker that it was begun at
-        could have ended it, and readers of what is committed would wait for that for ever. A
-        follower waits for its leader's log to come to an end: see `abort_open`.
+        Uses the newest valid snapshot and the batches after it. A log that was stopped cleanly
+        without a snapshot has batches only if its checksums say so. Open transactions count as
+        aborted from here on: only the broker on which they began could have ended them, and
+        `read_committed` consumers would wait for ever. A follower waits until its copy of the
+        leader's log is complete: see `abort_open`.
         """
         end_offset = segments[-1].next_offset
         snapshots = newest_first(self._files, self._folder)
@@ -120,7 +120,7 @@ class LogProducers:
             self.abort_open(end_offset)
 
     def abort_open(self, end_offset: int) -> None:
-        """Count the transactions that have not ended as aborted at the log end."""
+        """Mark open transactions as aborted at the log end."""
         for producer_id, first_offset, _ in self.states.abort_open(end_offset - 1):
             self._observe(
                 "open_transaction_aborted",
@@ -130,22 +130,23 @@ class LogProducers:
             )
 
     def _know_offsets(self, names: Iterable[SnapshotName], believed_offset: int) -> None:
-        """Know which snapshots there are; those behind `believed_offset` could not be read."""
+        """Record which snapshots exist. Those behind `believed_offset` could not be read."""
         ours = {name.offset for name in names if not name.of_kafka}
         coming = {one.offset for one in (*self._pending, *self._handed_out) if not one.settled}
         self._offsets = sorted({offset for offset in ours if offset <= believed_offset} | coming)
         self._unreadable = ours - coming - set(self._offsets)
 
     def _drop_beyond(self, snapshots: Sequence[tuple[SnapshotName, Path]], end_offset: int) -> bool:
-        """Remove snapshots that speak of messages behind the end; say whether there were any."""
+        """Remove snapshots that cover messages beyond the log end. Return whether
+        there were any."""
         dropped = False
         for name, path in snapshots:
             if name.offset > end_offset:
-                with suppress(FileNotFoundError):  # A sync that wrote a newer one removed it.
+                with suppress(FileNotFoundError):  # A sync that wrote a newer snapshot removed it.
                     self._files.unlink(path)
                 dropped = True
         if dropped:
-            # Else a power cut could bring them back when other messages are there.
+            # Otherwise a power cut could bring them back when other messages are there.
             self._files.sync_directory(self._folder)
         return dropped
 
@@ -153,7 +154,7 @@ class LogProducers:
         try:
             data = self._files.read_bytes(path)
         except FileNotFoundError:
-            return None  # A sync that wrote a newer one removed it.
+            return None  # A sync that wrote a newer snapshot removed it.
         try:
             if not name.of_kafka:
                 return decode_snapshot(data, name.offset)
@@ -167,13 +168,13 @@ class LogProducers:
         return states
 
     def _scan(self, segments: Sequence[Segment], start: int) -> None:
-        """Take in the batches in `segments` from offset `start` on."""
+        """Add the batches in `segments` from offset `start` on."""
         for segment in segments:
             position = segment.offset_index.lookup(start)
             self._take(segment.file.pread, position, segment.readable_bytes, start)
 
     def take_stored(self, data: Buffer) -> None:
-        """Take in the batches of entries that were stored as they are."""
+        """Add the batches among entries that were stored unchanged."""
         view = memoryview(data)
         self._take(lambda size, at: view[at : at + size], 0, len(view), 0)
 
@@ -186,7 +187,7 @@ class LogProducers:
                 take_batch(self.states, header, read, position, now_ms)
 
     def take_snapshot(self, offset: int) -> None:
-        """Have what is known now written as the snapshot at `offset`, by the next sync."""
+        """Have the present states written by the next sync, as the snapshot at `offset`."""
         if not self.in_use or (self._offsets and offset <= self._offsets[-1]):
             return
         self._offsets.append(offset)
@@ -197,16 +198,17 @@ class LogProducers:
         self._pending.append(PendingSnapshot(self._folder, offset, states, superfluous))
 
     def outlive(self, offset: int, end_offset: int) -> None:
-        """Have a snapshot that tells what is known of the batches below `offset`, whose segments
-        are about to be dropped; without one it is taken at the log end. See `write_waiting`."""
+        """Make sure that there is a snapshot covering the batches below `offset`, whose segments
+        are about to be dropped. If there is none, one is taken at the log end. See `write_waiting`.
+        """
         covered = bool(self._offsets) and self._offsets[-1] >= offset
         if len(self.states) and not covered:
             self.take_snapshot(end_offset)
 
     def write_waiting(self) -> None:
-        """Write, durably, the snapshots that wait for a sync.
+        """Write the snapshots that wait for a sync, durably.
 
-        May run in any thread. Raises `OSError`; they go on waiting then.
+        May run in any thread. Raises `OSError`; they remain waiting then.
         """
         waiting = [one for one in (*self._handed_out, *self._pending) if not one.settled]
         for snapshot in waiting[-KEPT:]:
@@ -218,23 +220,23 @@ class LogProducers:
         return bool(self._pending) and not all(one.settled for one in self._pending)
 
     def hand_out(self) -> list[PendingSnapshot]:
-        """The snapshots that the sync that begins now has to write at its end."""
+        """Return the snapshots that the sync that begins now has to write at its end."""
         handed_out, self._pending = [one for one in self._pending if not one.settled], []
         self._handed_out = [one for one in self._handed_out if not one.settled] + handed_out
         return handed_out
 
     def hand_back(self, handed_out: Sequence[PendingSnapshot]) -> None:
-        """Leave what was handed out to another sync: that one did not come to it, or found no room.
+        """Leave snapshots to a later sync: this one did not get to them, or found no room.
 
-        What later snapshots have made superfluous is left alone.
+        Snapshots made unnecessary by later ones are dropped.
         """
         self._handed_out = [one for one in self._handed_out if one not in handed_out]
         left = [one for one in handed_out if not one.settled and one.offset in self._offsets]
         self._pending = [*left, *self._pending]
 
     def prepare_cut(self, offset: int) -> None:
-        """Remove, durably, the snapshots behind `offset`, from where on the log is about to be cut
-        off. Raises `OSError`."""
+        """Remove durably the snapshots beyond `offset`, where the log is about to be truncated.
+        Raises `OSError`."""
         for pending in (*self._pending, *self._handed_out):
             if pending.offset > offset:
                 pending.withdraw()
@@ -242,7 +244,7 @@ class LogProducers:
         self._drop_beyond(newest_first(self._files, self._folder), offset)
 
     def load_again(self, segments: Sequence[Segment]) -> None:
-        """Learn anew what is known, now that the end was cut off. Raises `OSError`."""
+        """Load the states again after a truncation. Raises `OSError`."""
         if self.in_use:
             self.states.leave()
             self.states = ProducerStates()
@@ -250,25 +252,25 @@ class LogProducers:
             self.enter_room()
 
     def enter_room(self) -> None:
-        """Count what is known with what other logs know, until `close`."""
+        """Count the states in the memory limit shared with other logs, until `close`."""
         self.states.enter(self._room)
 
     def close(self) -> None:
-        """The log is not used any more."""
+        """Stop counting the states, because the log is closed."""
         self.states.leave()
 
     def drop_below(self, offset: int) -> None:
-        """The log begins at `offset` now: forget what speaks only of what was before it."""
+        """Drop what describes only messages below `offset`, the new log start."""
         if not self.in_use:
             return
         self.states.forget_below(offset)
         for name, path in newest_first(self._files, self._folder)[1:]:
             if name.offset < offset:
-                with suppress(FileNotFoundError):  # A sync that wrote a newer one removed it.
+                with suppress(FileNotFoundError):  # A sync that wrote a newer snapshot removed it.
                     self._files.unlink(path)
 
     def before(self, offset: int) -> ProducerStates:
-        """What is known of messages below `offset`, where the log begins, and of nothing else."""
+        """Return the states from messages below `offset`, the log start, only."""
         found = ProducerStates()
         for producer_id, one in self.states.items():
             batches = tuple(each for each in one.batches if each.first_offset < offset)
@@ -277,16 +279,17 @@ class LogProducers:
         return found
 
     def begin_with(self, states: ProducerStates, offset: int) -> None:
-        """Know what another log knew at `offset`, where this one, which is empty, begins."""
+        """Use the states of another log at `offset`, where this empty log begins."""
         self.states.leave()
         self.states, self.in_use = states, True
         self.enter_room()
         self.take_snapshot(offset)
-        with suppress(OSError):  # No message follows that would have it synced; else the next does.
+        with suppress(OSError):  # On an error the next sync writes it, if a message follows.
             self.write_waiting()
 
     def expire(self, now_ms: int, after_ms: int, count_max: int) -> None:
-        """Forget producers that were silent for longer than `after_ms`, or are too many."""
+        """Forget producers that were silent for longer than `after_ms`, or that
+        exceed `count_max`."""
         self.states.expire(now_ms, after_ms)
         self.states.keep(count_max)
 
@@ -294,7 +297,8 @@ class LogProducers:
 def _may_hold_batches(
     segment: Segment, checksums: Mapping[int, SegmentChecksums], unknown: bool
 ) -> bool:
-    """Whether to look for batches in a segment; `unknown` where nothing tells its formats."""
+    """Whether a segment has to be searched for batches. `unknown` applies if its formats are not
+    known."""
     if not segment.size_bytes:
         return False
     changes: Sequence[tuple[int, int]] = segment.magic_changes
@@ -308,13 +312,13 @@ _VERSION: Final = 0
 
 
 def aborted_below(files: Files, folder: Path, offset: int) -> list[AbortedSpan]:
-    """The transactions that were aborted below `offset`, in the order in which they ended.
+    """Return the transactions aborted below `offset`, in the order in which they ended.
 
     Reads Kafka's index of aborted transactions, `<base offset>.txnindex`, in folders that Kafka
-    wrote: an entry of 34 bytes for each transaction whose end is in the segment, all integers
+    wrote. It has an entry of 34 bytes for each transaction that ended in the segment, all integers
     big-endian: version int16 (0), producer id, first offset, last offset, last stable offset, all
-    int64. We write none: our own snapshots hold what is aborted. Entries that make no sense are
-    left out. Raises `OSError`.
+    int64. Horolog writes no such index: its own snapshots have the aborted transactions. Invalid
+    entries are skipped. Raises `OSError`.
     """
     found: list[AbortedSpan] = []
     for name in files.names(folder):
@@ -329,11 +333,11 @@ def aborted_below(files: Files, folder: Path, offset: int) -> list[AbortedSpan]:
 
 
 def numbered_batches(read: Read, start: int, end: int) -> Iterator[tuple[BatchHeader, int] | None]:
-    """The headers of the batches with a producer id from `start` to `end` of a log file, and where
-    they begin; `None` first of all, when there is any batch.
+    """Yield the headers of the batches with a producer id from `start` to `end` of a log file, with
+    their positions. The first item is `None` if there is any batch.
 
-    `start` is where an entry begins. All else is passed over. Ends at bytes that are no entry: what
-    they are is for others to judge. Raises `OSError`.
+    An entry begins at `start`. Other entries are skipped. Stops at bytes that are not an entry,
+    without judging them. Raises `OSError`.
     """
     met = False
     position = start
@@ -364,7 +368,7 @@ def numbered_batches(read: Read, start: int, end: int) -> Iterator[tuple[BatchHe
 def take_batch(
     states: ProducerStates, header: BatchHeader, read: Read, position: int, seen_ms: int
 ) -> None:
-    """Take a batch that is stored at `position` into `states`. Raises `OSError`."""
+    """Add a batch stored at `position` to `states`. Raises `OSError`."""
     if header.is_control:
         mark = control_mark(read(header.size_bytes, position), header)
         if mark in (ABORT, COMMIT):
@@ -386,7 +390,7 @@ def take_batch(
 
 
 def sent_batch(header: BatchHeader) -> ProducerBatch:
-    """What is remembered of a batch that is stored."""
+    """Return what is remembered of a stored batch."""
     return ProducerBatch(
         header.base_sequence,
         header.last_offset_delta + 1,
@@ -396,8 +400,8 @@ def sent_batch(header: BatchHeader) -> ProducerBatch:
 
 
 def control_mark(batch: Buffer, header: BatchHeader) -> int | None:
-    """What a control batch says: 0 a transaction was aborted, 1 it was committed; `None` when it
-    does not make sense."""
+    """Return the type of a control batch: 0 for an aborted, 1 for a committed transaction; `None`
+    if it is invalid."""
     if len(batch) < header.size_bytes:
         return None
     cursor = RecordCursor(memoryview(batch), BATCH_OVERHEAD, header.size_bytes)

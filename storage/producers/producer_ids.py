@@ -1,12 +1,12 @@
-"""Producer ids: no two producers ever get the same one, whatever happens to the broker.
+"""Producer ids: no two producers ever get the same id, whatever happens to the broker.
 
-They are given out in blocks: the file `producer-ids` holds, as text, the version (`0`) and on the
-next line the end of the block that is being given out. It is on stable storage before the first id
-of the block is used, so a start goes on behind it; what was left of the block is lost.
+Ids are given out in blocks. The file `producer-ids` has, as text, the version (`0`) and, on the
+next line, the end of the present block. It is on stable storage before the first id of the block is
+used, so a start continues behind the block; the rest of the block is lost.
 
-A new directory begins at a random place. Folders that came from a Kafka know its producers by ids
-that count from 0, and a producer that got one of those would be taken for an old acquaintance. For
-the same reason a file that is lost or damaged is no harm: a new place is drawn.
+A new directory begins at a random id. Folders copied from Kafka know its producers by ids counted
+from 0, and a new producer with such an id would be taken for an old one. For the same reason a lost
+or damaged file does no harm: a new random id is drawn.
 """
 
 from pathlib import Path
@@ -21,23 +21,23 @@ from ..files import Files, replace_file
 PRODUCER_IDS_FILE: Final = "producer-ids"
 
 BLOCK: Final = 1000
-"""Ids that one write to the disk is for."""
+"""Number of ids in a block, reserved by one write to the disk."""
 
 MAX_PRODUCER_ID: Final = SELF_CHOSEN - 1
-"""Bit 62 is never set, nor is the sign."""
+"""Bit 62 and the sign bit are never set."""
 
 _VERSION: Final = "0"
 _FIRST_BITS: Final = 61
 _EPOCH_BITS: Final = 30
 _LOWEST: Final = 2**40
-"""Above any id that has been counted up from 0."""
+"""Above any id that was counted up from 0."""
 
 
 class ProducerIds:
     """The ids of one data directory. For one thread."""
 
     def __init__(self, files: Files, directory: Path, observe: Observer, random: Random) -> None:
-        """Nothing is read before the first id is asked for."""
+        """Nothing is read before the first id is requested."""
         self._files = files
         self._path = directory / PRODUCER_IDS_FILE
         self._observe = observe
@@ -46,15 +46,16 @@ class ProducerIds:
         self._end = 0
 
     def next(self) -> int:
-        """An id that no producer got before. Raises `StorageError` when it cannot be made sure."""
+        """Return an id that no producer got before. Raises `StorageError` if that cannot be
+        ensured."""
         if self._next == self._end:
             self._begin_block()
         self._next += 1
         return self._next - 1
 
     def begin_epoch(self, epoch: int) -> None:
-        """Give out ids of a leader epoch from now on, which no other broker has: bit 61, the epoch,
-        and 30 bits for each."""
+        """Give out ids for a leader epoch from now on, which no other broker uses: bit 61, the
+        epoch, and 30 bits for each id."""
         self._next = self._end = 1 << _FIRST_BITS | epoch << _EPOCH_BITS
 
     def _begin_block(self) -> None:
@@ -69,7 +70,7 @@ class ProducerIds:
         self._next, self._end = first, end
 
     def _read(self) -> int:
-        """Where the next block begins; 0 when that is not known."""
+        """Return where the next block begins; 0 if not known."""
         if not self._files.exists(self._path):
             return 0
         lines = self._files.read_bytes(self._path).decode("ascii", errors="replace").splitlines()

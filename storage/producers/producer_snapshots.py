@@ -1,19 +1,20 @@
 """Snapshots of producer states: `<offset>.producers`, beside the segments.
 
-A snapshot has the states at a log end offset, so that a start has to read only the batches behind
-it. One is written at each roll and at a clean stop, of logs that hold record batches. All
-integers are big-endian:
+A snapshot has the states at a log end offset, so that a start has to read only the batches after
+it. It is written at each roll and at a clean stop, for logs with record batches. All integers are
+big-endian:
 
     crc      uint32   CRC-32 of all that follows
     version  int16    0
-    offset   int64    the log end offset it was taken at
+    offset   int64    the log end offset at which it was taken
     producers int32   then for each: id int64, epoch int16, seen (ms) int64, first offset of its
                       open transaction int64 (-1: none), batches int8, and for each of these:
                       first sequence int32, messages int32, first offset int64, append time int64
     aborted  int32    then for each: producer id, first offset, last offset, all int64
 
-Kafka's own, `<offset>.snapshot`, are read too, where a folder came from it: they remember one batch
-of each producer. It leaves ours alone, and ours are newer than its own as soon as we have appended.
+Kafka's own snapshots, `<offset>.snapshot`, are read too, in a folder copied from Kafka; they
+remember one batch of each producer. Kafka ignores Horolog's snapshots, and these are newer than
+Kafka's as soon as Horolog has appended.
 """
 
 import re
@@ -39,11 +40,11 @@ from .producer_states import (
 
 SUFFIX: Final = ".producers"
 UNFINISHED_SUFFIX: Final = SUFFIX + ".tmp"
-"""Of one that was being written when the broker died."""
+"""Suffix of a snapshot file whose writing a crash interrupted."""
 KAFKA_SUFFIX: Final = ".snapshot"
 
 KEPT: Final = 2
-"""A second one, in case the newest cannot be read."""
+"""Number of snapshots kept: a second one in case the newest cannot be read."""
 
 _NAME: Final = re.compile(r"([0-9]{20})(\.producers|\.snapshot)")
 _VERSION: Final = 0
@@ -61,24 +62,24 @@ _KAFKA_PRODUCER: Final = Struct(">qhiqiqiq")
 
 
 class MalformedSnapshot(ValueError):
-    """A snapshot's bytes cannot be believed."""
+    """A snapshot's bytes are not valid."""
 
 
 @value_class
 class SnapshotName:
-    """Which offset a snapshot file is of, and whether it is one of Kafka's."""
+    """The offset of a snapshot file, and whether Kafka wrote it."""
 
     offset: int
     of_kafka: bool
 
 
 def snapshot_path(folder: Path, offset: int) -> Path:
-    """The file of the snapshot at `offset`."""
+    """Return the path of the snapshot at `offset`."""
     return folder / f"{offset:0{OFFSET_DIGITS}d}{SUFFIX}"
 
 
 def parse_snapshot_name(name: str) -> SnapshotName | None:
-    """What the name of a snapshot file says; `None` for any other file's."""
+    """Parse the name of a snapshot file; `None` for other files."""
     match = _NAME.fullmatch(name)
     if match is None or int(match[1]) > MAX_OFFSET:
         return None
@@ -86,7 +87,7 @@ def parse_snapshot_name(name: str) -> SnapshotName | None:
 
 
 def encode_snapshot(states: ProducerStates, offset: int) -> bytes:
-    """The content of the snapshot of `states` at `offset`."""
+    """Return the content of the snapshot of `states` at `offset`."""
     parts = [_HEAD.pack(_VERSION, offset, len(states))]
     for producer_id, producer in states.items():
         batches = producer.batches
@@ -103,7 +104,7 @@ def encode_snapshot(states: ProducerStates, offset: int) -> bytes:
 
 
 def decode_snapshot(data: bytes, offset: int) -> ProducerStates:
-    """The states in a snapshot that is named after `offset`. Raises `MalformedSnapshot`."""
+    """Return the states in a snapshot named after `offset`. Raises `MalformedSnapshot`."""
     if len(data) < _CRC.size or _CRC.unpack_from(data)[0] != crc32(data[_CRC.size :]):
         raise MalformedSnapshot("its checksum does not fit")
     states = ProducerStates()
@@ -133,7 +134,8 @@ def decode_snapshot(data: bytes, offset: int) -> ProducerStates:
 
 
 def decode_kafka_snapshot(data: bytes, seen_ms: int) -> ProducerStates:
-    """The states in a snapshot that Kafka wrote; its producers count as last seen at `seen_ms`.
+    """Return the states in a snapshot that Kafka wrote. Its producers count as last seen at
+    `seen_ms`.
 
     Raises `MalformedSnapshot`.
     """
@@ -160,7 +162,8 @@ def decode_kafka_snapshot(data: bytes, seen_ms: int) -> ProducerStates:
 
 
 def newest_first(files: Files, folder: Path) -> list[tuple[SnapshotName, Path]]:
-    """The snapshots in a folder; of two at one offset ours comes first. Raises `OSError`."""
+    """Return the snapshots in a folder, newest first. At the same offset, Horolog's comes before
+    Kafka's. Raises `OSError`."""
     found = [
         (parsed, folder / name)
         for name in files.names(folder)
@@ -170,25 +173,26 @@ def newest_first(files: Files, folder: Path) -> list[tuple[SnapshotName, Path]]:
 
 
 class PendingSnapshot:
-    """A snapshot that is to be written, in any thread, once all below it is synced or about to be
+    """A snapshot to be written, in any thread, once everything below it is synced or about to be
     dropped."""
 
     def __init__(
         self, folder: Path, offset: int, states: ProducerStates, superfluous: Sequence[int]
     ) -> None:
-        """What is known at `offset`, after which those at the offsets `superfluous` may go."""
+        """`states` are those at `offset`. Once written, the snapshots at the offsets `superfluous`
+        may be removed."""
         self.offset = offset
         self._superfluous = superfluous
         self._folder = folder
         self._states = states
         self._lock = Lock()
         self.settled = False
-        """Whether nothing more becomes of it."""
+        """Whether it was written, skipped or withdrawn."""
 
     def write(self, files: Files) -> None:
-        """Write it, durably, and remove those that are superfluous then, unless it is settled.
+        """Write the snapshot durably and remove the superfluous ones, unless it is settled.
 
-        Raises `OSError`; then it can be written later.
+        Raises `OSError`; it can be written later then.
         """
         with self._lock:
             if self.settled:
@@ -199,7 +203,7 @@ class PendingSnapshot:
         self._remove_superfluous(files)
 
     def skip(self, files: Files) -> None:
-        """Leave it unwritten, because `KEPT` later ones have been. Raises `OSError`."""
+        """Do not write the snapshot, because `KEPT` later ones were written. Raises `OSError`."""
         with self._lock:
             if self.settled:
                 return
@@ -208,10 +212,10 @@ class PendingSnapshot:
 
     def _remove_superfluous(self, files: Files) -> None:
         for offset in self._superfluous:
-            with suppress(FileNotFoundError):  # The log was cut, or segments went, meanwhile.
+            with suppress(FileNotFoundError):  # Truncation or retention removed it.
                 files.unlink(snapshot_path(self._folder, offset))
 
     def withdraw(self) -> None:
-        """Let it not be written any more: the log was cut."""
+        """Prevent the snapshot from being written, because the log was truncated."""
         with self._lock:
             self.settled = True

@@ -30,34 +30,35 @@ from ...values import value_class
 from ..seams import ProducerBudget
 
 NumberedSet = tuple[int, int, int, int, int]
-"""Which of some sets it is, producer id, epoch, sequence number of the first message, messages: as
-`producer_numbers` has them."""
+"""Index of the set among several, producer id, epoch, sequence number of the first message, number
+of messages, as `producer_numbers` returns them."""
 
 REMEMBERED_BATCHES: Final = 5
-"""Of each producer: as many as Kafka's clients have under way at most."""
+"""Number of batches remembered for each producer: the maximum that Kafka's clients
+have in flight."""
 
 SEQUENCES: Final = 2**31
 """How many sequence numbers there are."""
 
 PRODUCER_BYTES: Final = 250
-"""Memory that a producer takes beside its batches."""
+"""Memory for a producer beside its batches."""
 
 BATCH_BYTES: Final = 220
-"""Memory that a batch takes that is remembered."""
+"""Memory for a remembered batch."""
 
 _AHEAD: Final = SEQUENCES // 2
-"""A number that is at most so far behind the due one is an old one, not one to come."""
+"""A sequence number up to this distance behind the expected one is old; otherwise it is ahead."""
 
 
 class ProducerBatch(NamedTuple):
-    """One batch of a producer, as it was stored."""
+    """One stored batch of a producer."""
 
     first_sequence: int
     messages: int
-    """Those that were removed since count too."""
+    """Number of messages, including those removed since."""
     first_offset: int
     append_time_ms: int
-    """-1 unless the broker stamped it."""
+    """Append time in ms, -1 unless the broker stamped the batch."""
 
     @property
     def last_offset(self) -> int:
@@ -65,70 +66,70 @@ class ProducerBatch(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """The number of its last message."""
+        """Sequence number of its last message."""
         return (self.first_sequence + self.messages - 1) % SEQUENCES
 
     @property
     def next_sequence(self) -> int:
-        """The number of the message after its last."""
+        """Sequence number of the message after its last."""
         return (self.first_sequence + self.messages) % SEQUENCES
 
 
 @value_class
 class KnownProducer:
-    """What is known of one producer."""
+    """State of one producer."""
 
     epoch: int
     batches: tuple[ProducerBatch, ...]
-    """The last ones of this epoch, oldest first."""
+    """The last batches of this epoch, oldest first."""
     seen_ms: int
-    """When it sent something last, on the broker's clock."""
+    """When it last sent something, by the broker's clock."""
     open_offset: int = -1
-    """First offset of its transaction that has not ended; -1 without one."""
+    """First offset of its open transaction; -1 if it has none."""
 
 
 class AbortedSpan(NamedTuple):
-    """Messages of one producer that no committed reader may see."""
+    """Messages of one producer that `read_committed` consumers must not see."""
 
     producer_id: int
     first_offset: int
     last_offset: int
-    """Of the control batch that aborted it."""
+    """Offset of the control batch that aborted the transaction."""
 
 
 class ProducerStates:
     """The producers of one log, by id.
 
-    Those whose ids were handed out by a broker and those that chose theirs are kept apart, the one
-    that was silent for the longest first: a writer that takes a new id for each piece of its work
-    makes the broker forget none but its like.
+    Producers with ids handed out by a broker and those that chose their own are kept apart, each
+    ordered with the longest silent first. A writer that takes a new id for each piece of its work
+    then makes the broker forget only producers of its own kind.
     """
 
     def __init__(self) -> None:
         self._handed_out: dict[int, KnownProducer] = {}
         self._self_chosen: dict[int, KnownProducer] = {}
         self.aborted: list[AbortedSpan] = []
-        """In the order in which they ended."""
+        """Aborted transactions, in the order in which they ended."""
         self.open_count = 0
-        """How many producers have a transaction that has not ended."""
+        """Number of producers with an open transaction."""
         self._size_bytes = 0
         self._room: ProducerBudget | None = None
 
     def enter(self, room: ProducerBudget) -> None:
-        """Take part in `room`, until `leave`. Whatever is known already finds place."""
+        """Count these states in `room` until `leave`. Known producers always fit."""
         self._room = room
         room.enter(self)
         room.used_bytes += self._size_bytes
 
     def leave(self) -> None:
-        """Take no room any more."""
+        """Stop counting these states in the room."""
         if self._room is not None:
             self._room.used_bytes -= self._size_bytes
             self._room.leave(self)
             self._room = None
 
     def has_room_for(self, count: int) -> bool:
-        """Whether so many producers more can be remembered as it is."""
+        """Whether `count` more producers can be remembered without forgetting others."""
         return self._room is None or self._room.holds(count * (PRODUCER_BYTES + BATCH_BYTES))
 
     def _resize(self, more_bytes: int) -> None:
@@ -139,7 +140,7 @@ class ProducerStates:
     def _put(
         self, like: dict[int, KnownProducer], producer_id: int, producer: KnownProducer
     ) -> None:
-        """Remember a producer that is not known, as the one seen last."""
+        """Add an unknown producer, as the one seen last."""
         like[producer_id] = producer
         self._resize(_size_bytes(producer))
 
@@ -153,11 +154,11 @@ class ProducerStates:
         return len(self._handed_out) + len(self._self_chosen)
 
     def items(self) -> Iterator[tuple[int, KnownProducer]]:
-        """KnownProducer ids and what is known of them."""
+        """Yield the producer ids with their states."""
         return chain(self._handed_out.items(), self._self_chosen.items())
 
     def newest(self, count: int) -> list[tuple[int, KnownProducer]]:
-        """Up to so many producers, those that sent last first."""
+        """Return up to `count` producers, most recently active first."""
         each = (reversed(self._handed_out.items()), reversed(self._self_chosen.items()))
         merged = heapq.merge(*each, key=lambda item: -item[1].seen_ms)
         return list(islice(merged, count))
@@ -166,20 +167,20 @@ class ProducerStates:
         return self._like(producer_id).get(producer_id)
 
     def _like(self, producer_id: int) -> dict[int, KnownProducer]:
-        """Those that are kept with this one."""
+        """Return the table that holds producers with this kind of id."""
         return self._self_chosen if producer_id & SELF_CHOSEN else self._handed_out
 
     def check(  # noqa: C901 - the checks of one value, in order
         self, producer_id: int, epoch: int, first_sequence: int, count: int
     ) -> ProducerBatch | None:
-        """Whether a batch may be stored: `None`, or the batch that it is a retry of.
+        """Check whether a batch may be stored. Return `None` if so, or the batch that it is a retry
+        of.
 
-        A producer that is not known may begin with any number: its batches may have been deleted
-        by retention, or it was silent for `producer.id.expiration.ms`. Raises
-        `InvalidProducerEpoch` for an epoch that has been replaced by a later one,
-        `DuplicateSequenceNumber` for a batch that is stored already, where is not known any more,
-        `OutOfOrderSequenceNumber` where a batch is missing in front of it, `PolicyViolation` where
-        there is no room for a producer that is not known.
+        An unknown producer may begin with any sequence number: its batches may have been deleted by
+        retention, or it was silent for `producer.id.expiration.ms`. Raises `InvalidProducerEpoch`
+        for an epoch that a later one has replaced, `DuplicateSequenceNumber` for a batch that is
+        stored already at an offset not remembered any more, `OutOfOrderSequenceNumber` if a batch
+        before it is missing, `PolicyViolation` if there is no room for an unknown producer.
         """
         known = self.get(producer_id)
         if known is None:
@@ -227,9 +228,9 @@ class ProducerStates:
         *,
         opens: bool = False,
     ) -> KnownProducer | None:
-        """Take in a batch that is stored; `opens` says that it belongs to a transaction.
+        """Add a stored batch. `opens` says that it belongs to a transaction.
 
-        Returns what was known before, for `put_back`.
+        Returns the state before, for `put_back`.
         """
         known = self.get(producer_id)
         open_offset = -1 if known is None else known.open_offset
@@ -242,9 +243,9 @@ class ProducerStates:
     def add_run(
         self, producer_id: int, epoch: int, batches: Sequence[ProducerBatch], seen_ms: int
     ) -> KnownProducer | None:
-        """Take in the last ones of batches that are stored and go on one behind the other.
+        """Add the last ones of consecutive stored batches.
 
-        Returns what was known before, for `put_back`.
+        Returns the state before, for `put_back`.
         """
         known = self.get(producer_id)
         open_offset = -1 if known is None else known.open_offset
@@ -268,7 +269,8 @@ class ProducerStates:
                 batches = (*known.batches, *batches)
         count = min(len(batches), REMEMBERED_BATCHES)
         if count > held and self._room is not None:
-            # Who is known goes on without room for more, but with fewer batches remembered.
+            # A known producer continues even without room for more, but with fewer batches
+            # remembered.
             count = count if self._room.holds(PRODUCER_BYTES + BATCH_BYTES * count) else held
         self._put(
             like, producer_id, KnownProducer(epoch, tuple(batches[-count:]), seen_ms, open_offset)
@@ -277,7 +279,7 @@ class ProducerStates:
     def end_transaction(
         self, producer_id: int, epoch: int, offset: int, seen_ms: int, *, aborted: bool
     ) -> None:
-        """Take in the control batch at `offset`, which ends a transaction."""
+        """Apply the control batch at `offset`, which ends a transaction."""
         like = self._like(producer_id)
         known = self._pop(like, producer_id)
         open_offset = -1
@@ -292,8 +294,8 @@ class ProducerStates:
         self._put(like, producer_id, KnownProducer(epoch, batches, seen_ms))
 
     def abort_open(self, last_offset: int) -> list[AbortedSpan]:
-        """Take all transactions that have not ended for aborted at `last_offset`, that of the last
-        message; which they were."""
+        """Mark all open transactions as aborted at `last_offset`, the offset of the last message.
+        Return them."""
         given_up = []
         for producer_id, producer in self.items():
             if producer.open_offset >= 0:
@@ -304,7 +306,7 @@ class ProducerStates:
         return given_up
 
     def put_back(self, producer_id: int, before: KnownProducer | None) -> None:
-        """Know of a producer what was known before, as after a batch that could not be stored."""
+        """Restore a producer's state, after a batch that could not be stored."""
         like = self._like(producer_id)
         known = self._pop(like, producer_id)
         self.open_count -= known is not None and known.open_offset >= 0
@@ -313,9 +315,9 @@ class ProducerStates:
             self.open_count += before.open_offset >= 0
 
     def expire(self, now_ms: int, after_ms: int) -> int:
-        """Forget the producers that were silent for longer than `after_ms`; how many they were.
+        """Forget the producers that were silent for longer than `after_ms`. Return their number.
 
-        One whose transaction has not ended stays.
+        Producers with an open transaction stay.
         """
         expired = [
             producer_id
@@ -327,9 +329,9 @@ class ProducerStates:
         return len(expired)
 
     def forget_silent(self, now_ms: int, after_ms: int) -> int:
-        """As `expire`, but looks no further than at the first of each kind that was seen since.
+        """Like `expire`, but stop at the first producer of each kind that was active since.
 
-        Where the clock was set back meanwhile, some are left that have expired.
+        If the clock was set back meanwhile, some expired producers stay.
         """
         forgotten = 0
         for like in (self._handed_out, self._self_chosen):
@@ -340,10 +342,10 @@ class ProducerStates:
         return forgotten
 
     def keep(self, count: int) -> int:
-        """Forget those that were silent for the longest until `count` of each kind are left; how
-        many were forgotten.
+        """Forget the longest silent producers until `count` of each kind are left. Return how many
+        were forgotten.
 
-        One whose transaction has not ended stays.
+        Producers with an open transaction stay.
         """
         return self._keep(self._handed_out, count) + self._keep(self._self_chosen, count)
 
@@ -359,24 +361,25 @@ class ProducerStates:
 
     @property
     def open_offset(self) -> int | None:
-        """Where the first transaction begins that has not ended."""
+        """First offset of the oldest open transaction."""
         if not self.open_count:
             return None
         return min(p.open_offset for _, p in self.items() if p.open_offset >= 0)
 
     def aborted_between(self, start: int, end: int) -> list[AbortedSpan]:
-        """The aborted transactions that have something from offset `start` on and below `end`."""
+        """Return the aborted transactions with messages from offset `start` up to, but not
+        including, `end`."""
         number = bisect_left(self.aborted, start, key=attrgetter("last_offset"))
         found = [t for t in islice(self.aborted, number, None) if t.first_offset < end]
         return sorted(found, key=attrgetter("first_offset"))
 
     def forget_below(self, offset: int) -> None:
-        """Forget aborted transactions that ended below `offset`, where the log begins now."""
+        """Forget aborted transactions that ended below `offset`, the new log start."""
         if self.aborted and self.aborted[0].last_offset < offset:
             self.aborted = [t for t in self.aborted if t.last_offset >= offset]
 
     def copy(self) -> "ProducerStates":
-        """A table of its own with the same content, outside of any room."""
+        """Return a separate table with the same content, not counted in any room."""
         copied = ProducerStates()
         copied._handed_out = dict(self._handed_out)
         copied._self_chosen = dict(self._self_chosen)
@@ -387,19 +390,19 @@ class ProducerStates:
 
 
 class ProducerRun(NamedTuple):
-    """What one producer sent."""
+    """Consecutive batches of one producer."""
 
     producer_id: int
     epoch: int
     last: Sequence[ProducerBatch]
-    """Its last batches, as many as are remembered at most."""
+    """Its last batches, at most as many as are remembered."""
 
 
 def sets_in_turn(numbered: Sequence[NumberedSet], states: ProducerStates) -> int:
-    """How many of these sets, from the first on, need not be judged one by one.
+    """Return how many of these sets, from the first on, need no check one by one.
 
-    One that does is a retry, or is to be refused, or does not go on where the one before it ended;
-    or nothing is known of its producer, for which there is no room beside another's.
+    A set needs one if it is a retry, if it has to be refused, if it does not continue where the one
+    before it ended, or if its producer is unknown and there is no room for another one.
     """
     last: dict[int, NumberedSet] = {}
     new = 0
@@ -424,7 +427,7 @@ def sets_in_turn(numbered: Sequence[NumberedSet], states: ProducerStates) -> int
 def producer_runs(
     numbered: Sequence[NumberedSet], first_offsets: Sequence[int], append_time_ms: int
 ) -> list[ProducerRun]:
-    """The runs of the sets in turn that have these offsets, in the order in which they end."""
+    """Return the runs of the sets that have these offsets, in the order in which they end."""
     by_producer: dict[int, list[NumberedSet]] = {}
     for one in numbered:
         number, producer_id, *_ = one

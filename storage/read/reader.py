@@ -25,19 +25,20 @@ class SearchTrail:
     """The steps of one search by message time."""
 
     segments: int
-    """How many the log has."""
+    """Number of segments in the log."""
     ruled_out: int
-    """How many of them, the oldest, have no message that is late enough."""
+    """Number of segments, the oldest ones, without a message late enough."""
     segment: Segment | None
-    """Where the message is; `None` when nothing was found, as all below is without meaning."""
+    """The segment of the message; `None` if nothing was found: the fields below have no meaning
+    then."""
     time_entries: int = 0
-    """Entries of its time index."""
+    """Number of entries in its time index."""
     entry: tuple[int, int] | None = None
     """The time entry that was used: `(T, n)`, no message below offset `n` is later than `T`."""
     start_offset: int = -1
-    """Where reading began."""
+    """Offset at which reading began."""
     start_position: int = -1
-    """The same as a byte of the log file."""
+    """Position in the log file at which reading began."""
     read_bytes: int = 0
     """Bytes from there to the message that was found."""
 
@@ -52,13 +53,13 @@ def read(
     far: bool = True,
     end_offset: int | None = None,
 ) -> Slice:
-    """What is stored from the entry that holds `offset` on, up to the high watermark, or with
-    `committed` to the last stable offset.
+    """Return the stored bytes from the entry that holds `offset` up to the high watermark, or, with
+    `committed`, up to the last stable offset.
 
-    At most `max_bytes` of one segment and one message format, cut without regard to entries;
-    `whole_first` gives the first entry whole even if it is larger, `end_offset` ends the slice
-    before that offset. Raises `OffsetOutOfRange`, `StorageError`; without `far` `FarAway` where
-    there is something to be `prepared` or `located` first.
+    The slice has at most `max_bytes`, of one segment and one message format; it may end inside an
+    entry. `whole_first` includes the first entry as a whole even if it is larger. `end_offset` ends
+    the slice before that offset. Raises `OffsetOutOfRange`, `StorageError`. Without `far`, raises
+    `FarAway` if `prepare` or `located` has to come first.
     """
     if not (far or log.segment_list.prepared):
         raise FarAway
@@ -81,8 +82,8 @@ def read(
 
 
 def located(log: Log, offset: int) -> bool:
-    """Look for where `offset` and the high watermark are, if the indexes do not say it: a
-    bounded piece of work; `True` when `read` and `readable_bytes` have not far to look.
+    """Do a bounded part of the search for `offset` and the high watermark, if the indexes do not
+    give their positions. Return `True` once `read` and `readable_bytes` have little left to search.
 
     Raises `OSError`.
     """
@@ -97,14 +98,14 @@ def located(log: Log, offset: int) -> bool:
 
 
 def readable_bytes(log: Log, offset: int, *, committed: bool = False) -> int:
-    """How many stored bytes there are from `offset` to where `read` ends."""
+    """Return how many stored bytes there are from `offset` to where `read` ends."""
     end_offset = log.last_stable_offset if committed else log.high_watermark
     return slices.readable_bytes(log.segment_list, offset, end_offset)
 
 
 def aborted_transactions(log: Log, found: Slice, offset: int) -> list[AbortedSpan]:
-    """The aborted transactions with messages in the slice that `read` found for `offset`, by their
-    first offset."""
+    """Return the aborted transactions with messages in the slice that `read` returned for `offset`,
+    ordered by first offset."""
     if found.segment is None or not log.producers.states.aborted:
         return []
     end_offset = offset_behind(found.segment, found.position + found.size)
@@ -113,7 +114,7 @@ def aborted_transactions(log: Log, found: Slice, offset: int) -> list[AbortedSpa
 
 def _view(log: Log, *, by_time: bool = True, to_log_end: bool = False) -> SearchView:
     if by_time and not log.prepared:
-        # Else segments whose times are not known would be passed over without a word.
+        # Otherwise segments with unknown timestamps would be skipped silently.
         log.prepare()
     return SearchView(
         log.segment_list.segments,
@@ -125,14 +126,14 @@ def _view(log: Log, *, by_time: bool = True, to_log_end: bool = False) -> Search
 
 
 def find_time(log: Log, target_ms: int, *, to_log_end: bool = False) -> Search[FoundMessage | None]:
-    """Search the first message, in offset order, with a timestamp >= `target_ms`.
+    """Search for the first message, in offset order, with a timestamp >= `target_ms`.
 
-    Below the high watermark, or with `to_log_end`, which is not for consumers, anywhere. Raises
-    as `prepare`, which should have been done before.
+    The search ends at the high watermark, or with `to_log_end`, which is not for consumers, at the
+    log end. Raises as `prepare`, which should have been called before.
     """
     listed = log.segment_list
     if not listed.prepared:
-        # Else segments whose times are not known would be passed over without a word.
+        # Otherwise segments with unknown timestamps would be skipped silently.
         log.prepare()
     segment, may_have = listed.reaching(target_ms)
     looked_at = None
@@ -149,15 +150,15 @@ def find_time(log: Log, target_ms: int, *, to_log_end: bool = False) -> Search[F
 
 
 def search_trail(log: Log, target_ms: int, found: FoundMessage | None) -> SearchTrail:
-    """How `find_time` came from `target_ms` to `found`. Raises `StorageError`."""
+    """Return how `find_time` got from `target_ms` to `found`. Raises `StorageError`."""
     return _trail_of(log.segment_list.segments, log.segment_list.closed_max_ms, target_ms, found)
 
 
 def append_times(log: Log, found: Slice, offset: int, sets_max: int) -> tuple[Slice, KnownTimes]:
-    """When the messages were appended that `read` found for `offset`.
+    """Return the append times of the messages in the slice that `read` returned for `offset`.
 
-    What cannot be read is unknown, and reported. The slice may come back shorter: with
-    `sets_max` sets. Raises `StorageError`.
+    Append times that cannot be read are unknown, and reported. The slice is shortened if it has
+    more than `sets_max` sets. Raises `StorageError`.
     """
     try:
         return append_times_of(found, offset, sets_max)
@@ -172,13 +173,13 @@ def append_times(log: Log, found: Slice, offset: int, sets_max: int) -> tuple[Sl
 
 
 def append_times_loaded(log: Log, offset: int) -> bool:
-    """Look at more of the append times of the segment that holds `offset`: a bounded piece of
-    work; `True` when all has been looked at. Raises `OSError`."""
+    """Load a bounded part of the append times of the segment that holds `offset`. Return `True`
+    once all are loaded. Raises `OSError`."""
     return log.segment_list.holding(offset).append_times.load()
 
 
 def append_time_ms(log: Log, offset: int) -> int:
-    """When the message at `offset` was appended, -1 if that is unknown. Raises `OSError`."""
+    """Return when the message at `offset` was appended, -1 if unknown. Raises `OSError`."""
     times = log.segment_list.holding(offset).append_times
     return known_times(times, offset, offset + 1).spans[-1][1]
 
@@ -186,9 +187,9 @@ def append_time_ms(log: Log, offset: int) -> int:
 def find_append_time(
     log: Log, target_ms: int, *, to_log_end: bool = False
 ) -> Search[FoundMessage | None]:
-    """Search the first message, in offset order, appended at or after `target_ms`.
+    """Search for the first message, in offset order, that was appended at or after `target_ms`.
 
-    The time in the result is the append time. Bounded and raising as `find_time`.
+    The time in the result is the append time. Ends and raises as `find_time`.
     """
     if not log.prepared:
         log.prepare()
@@ -197,9 +198,9 @@ def find_append_time(
 
 
 def find_largest(log: Log, *, to_log_end: bool = False) -> Search[FoundMessage | None]:
-    """Search the first message that has the largest timestamp of the log.
+    """Search for the first message with the largest timestamp of the log.
 
-    Bounded and raising as `find_time`.
+    Ends and raises as `find_time`.
     """
     return Search(search.find_largest(_view(log, to_log_end=to_log_end)))
 
@@ -207,9 +208,9 @@ def find_largest(log: Log, *, to_log_end: bool = False) -> Search[FoundMessage |
 def offsets_before(
     log: Log, target_ms: int, count_max: int, *, to_log_end: bool = False
 ) -> Search[list[int]]:
-    """Search offsets to start from for `target_ms`, falling; at most `count_max`.
+    """Search for offsets to start from for `target_ms`, in falling order; at most `count_max`.
 
-    Bounded and raising as `find_time`; a sentinel needs no preparation.
+    Ends and raises as `find_time`. `EARLIEST` and `LATEST` need no preparation.
     """
     now_ms = log.seams.clock.now_ms()
     by_time = target_ms not in (search.EARLIEST, search.LATEST)
@@ -233,9 +234,9 @@ def _trail_of(
     target_ms: int,
     found: FoundMessage | None,
 ) -> SearchTrail:
-    """The way from `target_ms` to `found`, in the log as it is now.
+    """Return the steps from `target_ms` to `found`, in the log as it is now.
 
-    Raises `StorageError` where the log cannot be read.
+    Raises `StorageError` if the log cannot be read.
     """
     ruled_out = bisect_left(closed_max_ms, target_ms)
     if found is None:
@@ -261,9 +262,9 @@ def _trail_of(
 
 
 def append_times_of(found: Slice, offset: int, sets_max: int) -> tuple[Slice, KnownTimes]:
-    """What is known of the messages of a slice that was read from `offset` on.
+    """Return the append times of the messages in a slice that was read from `offset` on.
 
-    It may be of messages a little behind the slice too. The slice comes back, and shorter if it has
+    They may extend a little beyond the slice. The slice is returned too; it is shortened if it has
     more than `sets_max` sets. Raises `OSError`, and `StorageError` as `Segment.locate`.
     """
     segment = found.segment
@@ -275,12 +276,12 @@ def append_times_of(found: Slice, offset: int, sets_max: int) -> tuple[Slice, Kn
     size = found.size
     if known.end_offset < wanted_end:
         size = min(size, segment.locate(known.end_offset) - found.position)
-    # Another file may have been opened in place of the slice's.
+    # The slice's file may have been replaced by another in the meantime.
     return replace(found, size=size), known
 
 
 def offset_behind(segment: Segment, position: int) -> int:
-    """An offset above those of all messages before `position`."""
+    """Return an offset above those of all messages before `position`."""
     number = segment.offset_index.count_before(position)
     if number < len(segment.offset_index):
         return segment.offset_index.entry(number)[0]
@@ -290,11 +291,13 @@ def offset_behind(segment: Segment, position: int) -> int:
 def search_append_time(
     view: SearchView, closed_max_ms: Sequence[int], target_ms: int
 ) -> Generator[None, None, FoundMessage | None]:
-    """The first message, in offset order, that was appended at or after `target_ms`, or `None`.
+    """Find the first message, in offset order, that was appended at or after `target_ms`, or
+    `None`.
 
-    `closed_max_ms` is, for each closed segment, the largest append time in it and all before it, or
-    more. Only messages between the log start and the high watermark count, and only times that are
-    known. Raises `OSError`, and what damage raises where the message is in it.
+    `closed_max_ms` is, for each closed segment, an upper bound of the append times in it and in
+    those before it. Only messages between the log start and the high watermark count, and only
+    known append times. Raises `OSError`, and the damage of a segment if the message is in the
+    damaged part.
     """
     for segment in view.segments[bisect_left(closed_max_ms, target_ms) :]:
         if segment.base_offset >= view.high_watermark:

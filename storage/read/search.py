@@ -41,7 +41,7 @@ from .slices import check_entries, check_readable, visible_end
 _LOOKUP_BYTES: Final = 8 << 10
 _LOOKUP_BYTES_MAX: Final = 64 << 10
 FAR_BYTES: Final = 256 << 10
-"""Index entries that are further apart than this do not bring one near to anything."""
+"""Index entries further apart than this do not narrow the search enough."""
 
 _FIRST_READ_BYTES = 8 << 10
 _READ_BYTES_MAX = 256 << 10
@@ -52,10 +52,11 @@ LATEST = -1
 T = TypeVar("T")
 
 Steps = Generator[Work | None, None, T]
-"""Pauses (`None`), and work that may be done in another thread before the next step."""
+"""Steps of a search. Each yields `None` as a pause, or work to be run in any thread before the next
+step."""
 
 _COMPRESSED_BYTES: Final = 128 * 1024
-"""What is compressed to more is not opened in the middle."""
+"""Larger compressed entries are not decompressed in the event loop."""
 
 
 class FoundMessage(NamedTuple):
@@ -68,19 +69,20 @@ class FoundMessage(NamedTuple):
 def find_time_at_once(
     segment: Segment, target_ms: int, log_start_offset: int, max_decompressed_bytes: int
 ) -> FoundMessage | None:
-    """The first message at or behind the log start with a timestamp >= `target_ms`, if all from
-    the index entry in front of it on are good, as they nearly always are; `None` tells nothing.
+    """Return the first message at or after the log start with a timestamp >= `target_ms`, if all
+    entries from the index entry before it on are valid, as they nearly always are. `None` means
+    nothing was decided.
 
-    Batches that open to more than `max_decompressed_bytes`, or that are not light, are not opened.
-    Raises `OSError`.
+    Batches that decompress to more than `max_decompressed_bytes`, or to more than `OPENED_BYTES`,
+    are not opened. Raises `OSError`.
     """
-    # Nothing below `start` is as late.
+    # All messages below `start` are earlier than the target.
     start = max(segment.time_index.start_for(target_ms), log_start_offset)
     offset, position, after = segment.offset_index.around(start)
     stop = segment.readable_bytes
     if segment.gaps or position >= stop or min(after, stop) - position > FAR_BYTES:
         return None
-    # What an index entry tells of is in front of the next one, or right behind it.
+    # The message that an index entry leads to is before the next index entry or right behind it.
     wanted = min(max(2 * (after - position), _LOOKUP_BYTES), _LOOKUP_BYTES_MAX, stop - position)
     data = segment.file.pread(wanted, position)
     looked = find_first_time(data, offset, position > 0, target_ms)
@@ -102,14 +104,16 @@ def find_time_at_once(
 
 
 def entry_bytes(data: bytes, position: int) -> int:
-    """The size that the entry at `position` says it has, with the 12 bytes in front of it."""
+    """Return the size of the entry at `position` according to its header, including the header's 12
+    bytes."""
     return ENTRY_OVERHEAD + int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
 
 
 def opened(entry: bytes, max_bytes: int, call: Callable[[int], T]) -> Steps[T]:
-    """What `call` makes of a whole entry, given how many bytes it may be decompressed to.
+    """Apply `call` to a complete entry. `call` gets the decompression limit in bytes.
 
-    At once where that is little work, or else as work for any thread. Raises what it raises.
+    Small entries are handled at once; for large ones the work is yielded, to be run in any thread.
+    Raises what `call` raises.
     """
     if not _is_compressed(entry):
         return call(max_bytes)
@@ -143,31 +147,31 @@ def _is_compressed(entry: bytes) -> bool:
 class SearchView:
     """The log as it was when the search began.
 
-    Segments that are dropped meanwhile count as empty from then on.
+    Segments dropped later count as empty from then on.
     """
 
     segments: Sequence[Segment]
     closed_max_ms: Sequence[int]
-    """For each closed segment the largest timestamp in it and all before it."""
+    """For each closed segment, the largest timestamp in it and in all before it."""
     log_start_offset: int
     high_watermark: int
     max_decompressed_bytes: int
 
 
 class Search(Generic[T]):
-    """A search under way: call `step` until it says that it is done, or `run`."""
+    """A running search: call `step` until it returns `True`, or `run`."""
 
     __slots__ = ("_done", "_result", "_steps", "_work")
 
     def __init__(self, steps: Steps[T] | None, found: T | None = None) -> None:
-        """Without `steps` it is done: `found` is its result."""
+        """Without `steps` the search is done, and `found` is its result."""
         self._steps = steps
         self._work: Work | None = None
         self._result = found
         self._done = steps is None
 
     def step(self) -> bool:
-        """Do a bounded piece of work; `True` when `result` is there."""
+        """Do a bounded part of the work. Return `True` once `result` is available."""
         if self._work is not None:
             self.open()
         if self._steps is not None and not self._done:
@@ -184,14 +188,14 @@ class Search(Generic[T]):
         return self._work is not None
 
     def open(self) -> None:
-        """Open what is large when it is opened, if the search is there. May run in any thread."""
+        """Decompress a large entry, if the search has come to one. May run in any thread."""
         work, self._work = self._work, None
         if work is not None:
             work()
 
     @property
     def result(self) -> T:
-        """What was found; only after `step` returned `True`."""
+        """The message found; only valid after `step` returned `True`."""
         return self._result  # type: ignore[return-value]
 
     def run(self) -> T:
@@ -204,13 +208,12 @@ class Search(Generic[T]):
 def find_time(
     view: SearchView, target_ms: int, looked_at: Segment | None = None
 ) -> Steps[FoundMessage | None]:
-    """The first message, in offset order, with a timestamp >= `target_ms`, or `None`.
+    """Find the first message, in offset order, with a timestamp >= `target_ms`, or `None`.
 
-    A look at the segment `looked_at` did not tell.
-
-    Only messages between the log start and the high watermark count, and only real timestamps.
-    Raises `StorageError` where the log cannot be read, `MessageTooLarge` for a wrapper that
-    opens to more than `max.decompressed.bytes`.
+    `looked_at` is a segment in which `find_time_at_once` was tried without success. Only messages
+    between the log start and the high watermark count, and only real timestamps. Raises
+    `StorageError` if the log cannot be read, `MessageTooLarge` for a wrapper message that
+    decompresses to more than `max.decompressed.bytes`.
     """
     segments = view.segments
     for number in range(bisect_left(view.closed_max_ms, target_ms), len(segments)):
@@ -228,7 +231,7 @@ def find_time(
 
 
 def find_largest(view: SearchView) -> Steps[FoundMessage | None]:
-    """The first message that has the largest timestamp of all, or `None` without timestamps."""
+    """Find the first message with the largest timestamp of all, or `None` if no message has one."""
     largest_ms = NO_TIMESTAMP
     for segment in view.segments:
         if segment.base_offset >= view.high_watermark:
@@ -249,8 +252,8 @@ def find_largest(view: SearchView) -> Steps[FoundMessage | None]:
 
 
 def _find_largest_below(view: SearchView, limit_ms: int) -> Steps[FoundMessage | None]:
-    """The same where no message is as late as `limit_ms`: a wrapper that another broker stored can
-    have a later time than all the messages in it."""
+    """Find the largest timestamp if no message has `limit_ms`: a wrapper message stored by another
+    broker can have a later timestamp than all messages inside it."""
     largest = yield from find_time(view, 0)
     while largest is not None and largest.timestamp_ms + 1 < limit_ms:
         middle_ms = (largest.timestamp_ms + 1 + limit_ms) // 2
@@ -259,15 +262,15 @@ def _find_largest_below(view: SearchView, limit_ms: int) -> Steps[FoundMessage |
             limit_ms = middle_ms
         else:
             largest = later
-    # Of several that are as late, this may be another than the first.
+    # If several messages have this timestamp, `largest` may not be the first of them.
     return None if largest is None else (yield from find_time(view, largest.timestamp_ms))
 
 
 def _largest_in_part(view: SearchView, segment: Segment) -> Steps[int]:
-    """The largest timestamp of a segment's visible messages, -1 without any.
+    """Find the largest timestamp of a segment's visible messages, -1 if none has one.
 
-    For a segment that reaches below the log start or above the high watermark: its indexes tell
-    of a part at most, the rest is read.
+    The segment reaches below the log start or above the high watermark. Its indexes cover at most a
+    part of it; the rest is read.
     """
     largest_ms, start = NO_TIMESTAMP, view.log_start_offset
     if start <= segment.base_offset:
@@ -280,7 +283,7 @@ def _largest_in_part(view: SearchView, segment: Segment) -> Steps[int]:
     check_readable(segment, view.high_watermark)
     end = visible_end(segment, view.high_watermark)
     if start == view.log_start_offset and position < end:
-        # A wrapper that holds the log start has messages on both sides of it.
+        # A wrapper message that contains the log start has messages on both sides of it.
         head = segment.file.pread(ENTRY_OVERHEAD, position)
         first = segment.file.pread(min(entry_bytes(head, 0), end - position), position)
         newest_ms = yield from _opened(view, segment, first, position, partial(_newest, view))
@@ -312,13 +315,14 @@ def offsets_before(
     now_ms: int,
     trimmed: TrimmedSegment | None = None,
 ) -> Steps[list[int]]:
-    """Offsets to start from so that nothing at or after `target_ms` is missed, falling.
+    """Return offsets to start from so that no message at or after `target_ms` is missed, in falling
+    order.
 
-    The first is the exact answer of `find_time` (the log end when there is none), the others are
-    base offsets of segments below it. Where no segment has timestamps, file times decide: the
-    first is the base offset of the newest segment whose file is not younger than the target.
-    `trimmed` is the segment in which the log begins, where its own largest time was read.
-    `EARLIEST` and `LATEST` stand for the log start and the log end.
+    The first is the exact answer of `find_time` (the log end if there is none). The others are base
+    offsets of segments below it. If no segment has timestamps, file times decide: the first is then
+    the base offset of the newest segment whose file is not younger than the target. `trimmed` is
+    the segment in which the log begins, if its own largest timestamp was read. `EARLIEST` and
+    `LATEST` stand for the log start and the log end.
     """
     if target_ms == EARLIEST:
         return [view.log_start_offset][:count_max]
@@ -344,7 +348,7 @@ def offsets_before(
 
 
 def _still_there(view: SearchView) -> list[Segment]:
-    """The segments that were not dropped meanwhile and do not end before the log start."""
+    """Return the segments that were not dropped meanwhile and do not end before the log start."""
     return [
         segment
         for segment in view.segments
@@ -363,7 +367,7 @@ def _judged_there(
 
 
 def _bases(view: SearchView) -> list[int]:
-    """Where these begin, oldest first."""
+    """Return their base offsets, oldest first."""
     return [max(segment.base_offset, view.log_start_offset) for segment in _still_there(view)]
 
 
@@ -424,7 +428,7 @@ def _find_in_segment(  # noqa: C901, PLR0912 - one search
 
 
 def _close_to(segment: Segment, offset: int) -> Generator[None, None, None]:
-    """Look for `offset` step by step until `locate` has not far to go."""
+    """Search for `offset` step by step until `locate` has little left to read."""
     while not segment.dropped and not segment.located(offset):
         yield None
 
@@ -445,9 +449,9 @@ def _opened(
     position: int,
     call: Callable[[bytes, int], T],
 ) -> Steps[T]:
-    """What `call` makes of the entry at `position`, given how much it may be opened to. Raises the
-    segment's damage where bytes are wrong, and `CorruptMessage` for a batch that was written such
-    that it cannot be opened."""
+    """Apply `call` to the entry at `position`, with the decompression limit. Raises the segment's
+    damage if bytes are wrong, and `CorruptMessage` for a batch that was written in a way that it
+    cannot be opened."""
     try:
         return (yield from opened(entry, view.max_decompressed_bytes, partial(call, entry)))
     except CorruptMessage as error:
@@ -458,7 +462,7 @@ def _opened(
 def _first_from(
     view: SearchView, target_ms: int, entry: bytes, max_bytes: int
 ) -> FoundMessage | None:
-    """The first message in `entry` that is late enough."""
+    """Return the first message in `entry` at or after `target_ms`."""
     walked = walk(entry, 0, len(entry))
     if entry[MAGIC_AT] == BATCH_MAGIC:
         if walked.problem is not Problem.NONE:
@@ -479,11 +483,12 @@ def _first_from(
 
 
 def _newest(view: SearchView, entry: bytes, max_bytes: int) -> int:
-    """The largest timestamp of the messages in `entry` from the log start on, -1 without any."""
+    """Return the largest timestamp of the messages in `entry` from the log start on, -1 if none has
+    one."""
     times = (record.timestamp_ms for record in _visible(view, entry, max_bytes))
     return max(times, default=NO_TIMESTAMP)
 
 
 def _visible(view: SearchView, entry: bytes, max_bytes: int) -> Iterator[Record]:
-    """The messages in `entry` from the log start on."""
+    """Yield the messages in `entry` from the log start on."""
     return records(entry, max_decompressed_bytes=max_bytes, from_offset=view.log_start_offset)

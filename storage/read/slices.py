@@ -17,20 +17,20 @@ from ..log.segment_list import SegmentList
 from ..segment.segment import Segment
 
 _CHECKED_BYTES: Final = 512 << 10
-"""What is checked in front of an entry that a search found, at most: some 0.3 ms of work."""
+"""Maximum number of bytes checked before an entry that a search found: about 0.3 ms of work."""
 
 _UNCHECKED_BYTES = 1 << 20
 
 
 class FileRange:
-    """A stretch of a log file, with a handle of its own: it can be read even when the segment is
-    deleted or closed meanwhile. The handle goes when nothing holds the stretch any more.
-    """
+    """A range of bytes in a log file, with its own handle, so that it can be read even if the
+    segment is deleted or closed meanwhile. The handle is released when nothing refers to the range
+    any more."""
 
     __slots__ = ("_cuts", "_segment", "_size", "file", "position")
 
     def __init__(self, segment: Segment, lent: File, position: int, size: int) -> None:
-        """`lent` is from the segment's open files."""
+        """`lent` comes from the segment's open files."""
         self._segment = segment
         self._cuts = segment.cuts
         self._size = size
@@ -42,11 +42,11 @@ class FileRange:
 
     @property
     def intact(self) -> bool:
-        """False once the end of the segment was cut off: other bytes may have taken the place."""
+        """Whether the bytes are unchanged: after a truncation others may have replaced them."""
         return self._segment.cuts == self._cuts
 
     def found_short(self) -> None:
-        """The file ends before the stretch does: the segment remembers that as damage."""
+        """Record as damage that the file ends before the range does."""
         with suppress(OSError):  # The segment may be closed by now.
             ends = self.file.size()
             if self.intact and ends < min(self.position + self._size, self._segment.size_bytes):
@@ -58,19 +58,20 @@ class FileRange:
 
 @value_class
 class Slice:
-    """A stretch of one log file, whole entries first, perhaps cut off at its end."""
+    """A range of bytes in one log file. It begins with a whole entry; the last entry may be cut
+    off."""
 
     segment: Segment | None
-    """`None` when there is nothing to read."""
+    """The segment of the bytes; `None` if there is nothing to read."""
     position: int
     size: int
     magic: int
-    """The format of all entries; -1 when there is nothing to read."""
+    """Message format of all entries; -1 if there is nothing to read."""
     high_watermark: int
 
     def check_there(self) -> None:
-        """Raise `StorageError` where the log file ends before the slice does: it was cut short
-        behind the broker's back. The segment remembers the damage. Raises `OSError`."""
+        """Raise `StorageError` if the log file ends before the slice does, because somebody else
+        truncated it. The segment remembers the damage. Raises `OSError`."""
         segment = self.segment
         if segment is not None and self.size:
             ends = segment.file.size()
@@ -83,14 +84,14 @@ class Slice:
         return self.segment.file.pread(self.size, self.position)
 
     def read_now(self) -> Buffer | None:
-        """As `read`; `None` when that would wait for the disk."""
+        """Like `read`; `None` if that would wait for the disk."""
         if self.segment is None or not self.size:
             return b""
         return self.segment.file.pread_now(self.size, self.position)
 
     def stretch(self) -> FileRange | None:
-        """The bytes where they are, for as long as it takes to send them; `None` when that cannot
-        be because too many others are being sent."""
+        """Return the bytes as a range of the file, to be read while they are sent. `None` if too
+        many other ranges are being sent."""
         if self.segment is None:
             return None
         with suppress(OSError):
@@ -110,7 +111,7 @@ def read_slice(
     whole_first: bool,
     far: bool,
 ) -> Slice:
-    """The stored bytes from the entry that holds `offset` on and below `end_offset`, as
+    """Return the stored bytes from the entry that holds `offset` on, below `end_offset`, as
     `reader.read` describes."""
     segment: Segment | None = segments.holding(offset) if offset < end_offset else None
     while segment is not None:
@@ -121,7 +122,7 @@ def read_slice(
             try:
                 found.check_there()
             except StorageError:
-                # What is in front of the damage can be read.
+                # Entries before the damage can be read.
                 end = visible_end(segment, end_offset, far=far)
                 if start >= end:
                     raise
@@ -140,7 +141,8 @@ def _slice(
     high_watermark: int,
     whole_first: bool,
 ) -> Slice:
-    """The bytes from the entry at `start` on, of which `data` has its head; below `end`."""
+    """Return the bytes from the entry at `start` on, below `end`. `data` has the header of that
+    entry."""
     magic, span_end = segment.magic_span(start)
     size = min(max_bytes, end - start, span_end - start)
     if whole_first and not 0 <= _size_of(data) <= size - ENTRY_OVERHEAD:
@@ -149,10 +151,10 @@ def _slice(
 
 
 def _first_bytes(segment: Segment, data: bytes, start: int, end: int, enough: int) -> int:
-    """How many bytes the entry at `start` takes, of which `data` has its head.
+    """Return the size of the entry at `start`, whose header is in `data`.
 
-    Its CRC does not cover its size, so one that takes more than is `enough`, and much, is checked
-    before it is believed.
+    Its CRC does not cover its size. So an entry larger than `enough` and than `_UNCHECKED_BYTES` is
+    checked before its size is trusted.
     """
     entry_bytes = ENTRY_OVERHEAD + _size_of(data)
     if entry_bytes > end - start:
@@ -165,12 +167,12 @@ def _first_bytes(segment: Segment, data: bytes, start: int, end: int, enough: in
 
 
 def _size_of(data: bytes) -> int:
-    """What the entry that begins there says of its size."""
+    """Return the size field of the entry that begins `data`."""
     return int.from_bytes(data[SIZE_AT:ENTRY_OVERHEAD], "big", signed=True)
 
 
 def readable_bytes(segments: SegmentList, offset: int, end_offset: int) -> int:
-    """Stored bytes from the entry that holds `offset` to `end_offset`."""
+    """Return how many stored bytes there are from the entry that holds `offset` to `end_offset`."""
     if offset >= end_offset:
         return 0
     first = segments.holding(offset)
@@ -184,7 +186,7 @@ def readable_bytes(segments: SegmentList, offset: int, end_offset: int) -> int:
 
 
 def visible_end(segment: Segment, high_watermark: int, *, far: bool = True) -> int:
-    """Position after the last entry below `high_watermark` that can be read.
+    """Return the position after the last entry below `high_watermark` that can be read.
 
     Raises as `locate_entry`.
     """
@@ -198,18 +200,18 @@ def visible_end(segment: Segment, high_watermark: int, *, far: bool = True) -> i
 
 
 def check_readable(segment: Segment, high_watermark: int) -> None:
-    """Raise the damage that is in front of `high_watermark`, if there is any."""
+    """Raise the damage of a segment if it begins below `high_watermark`."""
     damaged = segment.damaged
     if damaged is not None and damaged.offset < high_watermark:
         raise damaged.error(segment.log_path)
 
 
 def check_entries(segment: Segment, start: int, end: int, data: bytes, position: int) -> None:
-    """Check the entries up to the one from `start` to `end`, from the last one before it that
-    the index knows: CRCs, and offsets, which no CRC covers.
+    """Check the entries from the last indexed one to the one at `start`, which ends at `end`: their
+    CRCs, and their offsets, which no CRC covers.
 
-    `data` are bytes from `position` on that have been read already, up to `end` at least.
-    Raises `StorageError` when an entry is not good.
+    `data` are the bytes from `position` on, at least up to `end`, that were read already. Raises
+    `StorageError` if an entry is not valid.
     """
     offset, begin = segment.index_entry_before(start + 1)
     if end - begin > _CHECKED_BYTES:

@@ -1,4 +1,4 @@
-"""Windows of time in one log: where the messages of a window may be, and counts of them."""
+"""Time windows in one log: where messages of a window may be, and how many there are."""
 
 from array import array
 from collections import OrderedDict
@@ -17,49 +17,52 @@ from ..segment.segment import Segment
 from .slices import check_readable, visible_end
 
 UNMAPPED_BYTES: Final = 1 << 20
-"""So much of a log behind the end of its time map is read rather than mapped."""
+"""Up to this many bytes behind the end of a time map are read rather than mapped."""
 
 _SEGMENTS_LOOKED_AT: Final = 1_000
-"""Segments that one look takes one by one; the next look goes on behind them."""
+"""Maximum number of segments in one search step. The next step continues behind them."""
 
 _ANSWERS_KEPT: Final = 64
-"""Of time maps: a window that takes many fetches is looked up once in each segment."""
+"""Number of cached time map answers. A window that takes many fetches is looked up once in each
+segment."""
 
 _READ_BYTES: Final = 64 << 20
-"""Stored bytes that one count reads, or the blocks of one map entry."""
+"""Maximum of stored bytes that one count reads, or the blocks of one map entry."""
 
 
 class ReadWindow(NamedTuple):
-    """Times from `first_ms` to `last_ms`, both in it; none if the one is behind the other."""
+    """Timestamps from `first_ms` to `last_ms`, both included. Empty if `last_ms` is smaller."""
 
     first_ms: int
     last_ms: int
 
     @classmethod
     def between(cls, from_ms: int, until_ms: int) -> "ReadWindow":
-        """From one time on, before another; a negative one is no bound."""
+        """Return the window from `from_ms` up to, but not including, `until_ms`. A negative value
+        is no limit."""
         return cls(max(from_ms, 0), INT64_MAX if until_ms < 0 else until_ms - 1)
 
 
 @value_class
 class WindowPosition:
-    """The position in a log at which a search for the messages of a window goes on."""
+    """The position in a log at which a search for the messages of a window continues."""
 
     offset: int
-    """No message of the window lies between the start of the search and here."""
+    """No message of the window lies between the start of the search and this offset."""
     end_offset: int
-    """Messages from `offset` to below this may be in the window; equal to it where none are."""
+    """Messages from `offset` up to, but not including, this offset may be in the window. Equal to
+    `offset` if none are."""
     skipped_bytes: int
     """Stored bytes between the start of the search and `offset`."""
     unready: Segment | None = None
     """A segment whose time map has to be made, or its append times loaded, before the search can
-    go on at `offset`."""
+    continue at `offset`."""
 
 
 def find_position(log: Log, offset: int, window: ReadWindow, end_offset: int) -> WindowPosition:
-    """Where from `offset` on, below `end_offset`, messages of a window may be.
+    """Find where messages of a window may be, from `offset` on and below `end_offset`.
 
-    The log has to be prepared. Raises `OSError`, and what damage raises that is met.
+    The log has to be prepared. Raises `OSError`, and the damage of a segment that it meets.
     """
     listed = log.segment_list
     segments, known = listed.segments, listed.closed_times
@@ -85,7 +88,7 @@ def find_position(log: Log, offset: int, window: ReadWindow, end_offset: int) ->
             position = _position(segment, offset)
             at = segment.locate(begin) if begin > offset else position
             end = min(end, end_offset)
-            # Where a batch was cut off whole, there are offsets without a message.
+            # Where a whole batch was truncated, there are offsets without a message.
             if begin < end and at < visible_end(segment, end):
                 return WindowPosition(begin, end, skipped_bytes + at - position)
             skipped_bytes += segment.readable_bytes - position
@@ -98,8 +101,8 @@ def find_position(log: Log, offset: int, window: ReadWindow, end_offset: int) ->
 def find_append_position(
     log: Log, offset: int, window: ReadWindow, end_offset: int
 ) -> WindowPosition:
-    """As `find_position`, for a window of append times. A message whose append time is not known is
-    in no window."""
+    """Like `find_position`, for a window of append times. A message with unknown append time is in
+    no window."""
     listed = log.segment_list
     skipped_bytes = 0
     for _ in range(_SEGMENTS_LOOKED_AT):
@@ -115,11 +118,11 @@ def find_append_position(
             if times.blocks.smallest_ms <= window.last_ms:
                 begin, end = run_between(times, *window, offset)
             if end >= times.end_offset:
-                end = segment.next_offset  # No append time is known of what is behind.
+                end = segment.next_offset  # Append times of the messages behind are unknown.
                 begin = end if begin >= times.end_offset else begin
         begin, end = min(begin, end_offset), min(end, end_offset)
         at = max(visible_end(segment, begin), position)
-        # Where a batch was cut off whole, there are offsets without a message.
+        # Where a whole batch was truncated, there are offsets without a message.
         if begin < end and at < visible_end(segment, end):
             return WindowPosition(begin, end, skipped_bytes + at - position)
         check_readable(segment, end)
@@ -129,15 +132,17 @@ def find_append_position(
 
 
 def may_hold(segment: Segment, window: ReadWindow) -> bool:
-    """Whether messages of a window may be in a segment, as far as its whole is known."""
+    """Whether messages of a window may be in a segment, from what is known of the segment as a
+    whole."""
     if segment.largest_possible_ms < window.first_ms:
         return False
     return smallest_possible_ms(segment) <= window.last_ms
 
 
 def untimed_of(segment: Segment, offset: int, end_offset: int, window: ReadWindow) -> int | None:
-    """How many messages of a segment have no time, where all of it is counted, none of it is
-    in the window, and that is known without its time map; else `None`."""
+    """Return how many messages of a segment have no timestamp, if the whole segment is counted,
+    none of its messages is in the window, and the number is known without the time map; else
+    `None`."""
     whole = offset <= segment.base_offset and segment.next_offset <= end_offset
     known = segment.time_map.summary_bytes == segment.size_bytes and segment.damaged is None
     if whole and known and not may_hold(segment, window):
@@ -146,21 +151,23 @@ def untimed_of(segment: Segment, offset: int, end_offset: int, window: ReadWindo
 
 
 def is_unmapped(segment: Segment) -> bool:
-    """Whether a segment's time map ends so far before the log that it is to be made first."""
+    """Whether a segment's time map ends so far before the log end that the map has to be made
+    first."""
     time_map = segment.time_map
     if not time_map.makes:
-        time_map.data()  # It may turn out that there is none.
+        time_map.data()  # May find out that there is no map.
     return not time_map.makes and segment.readable_bytes - time_map.log_bytes > UNMAPPED_BYTES
 
 
 def _next_run(log: Log, segment: Segment, offset: int, window: ReadWindow) -> tuple[int, int]:
-    """The first offsets from `offset` on, in a segment, of messages that may be of a window."""
+    """Return the first offsets in a segment, from `offset` on, of messages that may
+    be in a window."""
     runs = _runs(log, segment, window)
-    mapped_offset = segment.time_map.next_offset  # None is left if the file cannot be read.
+    mapped_offset = segment.time_map.next_offset  # Nothing is left if the file cannot be read.
     for _, _, begin, end in runs:
         if end > offset:
             if end == mapped_offset:
-                end = segment.next_offset  # What is not mapped may be of any time.
+                end = segment.next_offset  # Messages behind the map may have any timestamp.
             return max(begin, offset), end
     return max(mapped_offset, offset), segment.next_offset
 
@@ -220,7 +227,7 @@ def _runs(log: Log, segment: Segment, window: ReadWindow) -> Runs:
 
 
 def mapping(log: Log, segment: Segment) -> TimeMapping:
-    """What is missing of a segment's time map; `take` takes it when it has run."""
+    """Return the work that completes a segment's time map. `apply_mapping` stores the result."""
     time_map = segment.time_map
     return TimeMapping(
         stored_times(log, segment),
@@ -238,9 +245,9 @@ def stored_times(log: Log, segment: Segment) -> StoredTimes:
 
 
 def apply_mapping(log: Log, segment: Segment, mapping: TimeMapping, cuts: int) -> None:
-    """Take what was made of a time map, unless the log was cut off meanwhile (`Segment.cuts`).
+    """Store what was made of a time map, unless the log was truncated meanwhile (`Segment.cuts`).
 
-    Raises what damage raises that was met, or what kept the map from being made.
+    Raises the damage that was met, or the error that kept the map from being made.
     """
     if segment.dropped or segment.cuts != cuts:
         return
@@ -262,8 +269,8 @@ def counting(
     every_ms: int,
     counts: "array[int]",
 ) -> "SegmentCount":
-    """Counting from one offset to another, or to the end of a segment, whose time map is made
-    as far as it is going to be. Raises what damage raises that is in front of that."""
+    """Return the count of messages from one offset to another, or to the end of the segment, whose
+    time map has to be complete. Raises the damage in front of the end."""
     segment = log.segment_list.holding(begin_offset)
     end_offset = min(end_offset, segment.next_offset)
     check_readable(segment, end_offset)
@@ -279,12 +286,12 @@ def counting(
 
 
 def _position(segment: Segment, offset: int) -> int:
-    """Where the entry begins that holds an offset, or the next one."""
+    """Return the position of the entry that holds an offset, or of the next entry."""
     return segment.locate(offset) if offset > segment.base_offset else 0
 
 
 class SegmentCount:
-    """Counts messages of one segment; `run` may be in any thread."""
+    """Counts messages of one segment. `run` may be called in any thread."""
 
     def __init__(
         self,
@@ -315,10 +322,10 @@ class SegmentCount:
         """Stored bytes from the first offset to the last."""
         self.read_bytes = 0
         self.next_offset = offsets[1]
-        """How far it was counted: to the end unless there is too much to read."""
+        """Offset up to which messages were counted: the end, unless there was too much to read."""
 
     def run(self) -> None:
-        """Count. Raises `OSError` and `Unreadable`; the counts are of no use then."""
+        """Count. Raises `OSError` and `UnreadableTimes`; the counts are not valid then."""
         begin_offset, end_offset = self._offsets
         if self._window["last_ms"] < self._window["from_ms"] and not self.counts:
             self.counts = array("q", [0])

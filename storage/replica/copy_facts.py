@@ -1,21 +1,21 @@
-"""What a follower has to know beside the bytes of a stretch of its leader's log, as bytes.
+"""What a follower needs beside the bytes of a fetched part of its leader's log, and its encoding.
 
 All integers are big-endian:
 
     version        int8    0
     flags          int8    bit 0: offsets of this topic may jump (gaps)
-    offset         int64   which was asked for
-    segment base   int64   base offset of the segment that the stretch is in
+    offset         int64   the requested offset
+    segment base   int64   base offset of the segment with these bytes
     first offset   int64   base offset of the oldest segment, where a copy of the log begins
     log start      int64
-    created        int64   ms; of the segment while its first message has no time, else -1
-    modified       int64   ms; file time of the segment while no message of it, from the log start
-                           on, may have a time, else -1
+    created        int64   ms; of the segment while its first message has no timestamp, else -1
+    modified       int64   ms; file time of the segment while possibly no message of it, from the
+                           log start on, has a timestamp, else -1
     modified before int64  ms; file time of the segment before, at the start of a segment, else -1
     epochs         int32   then for each: epoch int32, first offset int64; the first one, which may
                            be -1, is that of `offset`
     times end      int64   the spans have the append times up to here
-    spans          int32   stretches of messages that were appended at one time
+    spans          int32   runs of messages that were appended at one time
     offset bytes   int8    1, 2, 4 or 8
     time bytes     int8    1, 2, 4 or 8
     first time     int64   append time of the first span, ms; -1 is unknown
@@ -25,7 +25,7 @@ All integers are big-endian:
                            first one to `first time`, signed, `time bytes` each; with 8 bytes the
                            times themselves
 
-A span takes two or three bytes as a rule.
+A span usually takes two or three bytes.
 """
 
 import sys
@@ -42,13 +42,13 @@ from ..log.epoch_history import MAX_EPOCH, NO_EPOCH, EpochStart
 from ..names import MAX_OFFSET
 
 SPANS_MAX: Final = 16_384
-"""Sets whose append times travel with one stretch: some 50 KB, and a few milliseconds."""
+"""Maximum number of append time spans in one response: about 50 KB, and a few milliseconds."""
 
 EPOCHS_MAX: Final = 16_384
-"""Epochs in one stretch. Each leader writes a message at least."""
+"""Maximum number of epochs in one response. Each leader writes at least one message."""
 
 NEVER: Final = -1
-"""No time."""
+"""Stands for a missing time."""
 
 _VERSION: Final = 0
 _GAPS: Final = 1
@@ -57,44 +57,45 @@ _HEAD_NUMBERS: Final = 10
 _EPOCH: Final = Struct(">iq")
 _TIMES_HEAD: Final = Struct(">qibbq")
 _OF_ONE: Final = Struct(">bbqqqqqqqi iq qibbq bb")
-"""The whole where there are one epoch and one append time, as of nearly all that comes alone."""
+"""The complete encoding for one epoch and one append time, which nearly every small
+response has."""
 _OFFSET_CODES: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _TIME_CODES: Final = {1: "b", 2: "h", 4: "i", 8: "q"}
 
 
 class MalformedFacts(ValueError):
-    """Bytes are not what a leader says of a stretch."""
+    """The bytes are not an encoding of `CopyFacts`."""
 
 
 @value_class
 class CopyFacts:
-    """What goes with a stretch of a log that begins at `offset`."""
+    """What goes with a part of a log that begins at `offset`."""
 
     offset: int
     segment_base: int
-    """Base offset of the segment that the stretch is in, or would be if it is empty."""
+    """Base offset of the segment with these bytes, or of the segment where they would be."""
     first_offset: int
-    """Base offset of the oldest segment: a copy that begins there comes out the same."""
+    """Base offset of the oldest segment. A copy that begins there equals the leader's log."""
     log_start_offset: int
     gaps: bool
     epochs: tuple[EpochStart, ...]
-    """The epochs of the messages; the first one, perhaps -1, is that of `offset`."""
+    """Leader epochs of the messages. The first one, perhaps -1, is that of `offset`."""
     append_times: tuple[Span, ...]
-    """The first span begins at `offset`; empty for an empty stretch."""
+    """Append times. The first span begins at `offset`; empty if there are no messages."""
     times_end: int
-    """The last span ends here. It may be behind the end of the stretch."""
+    """End of the last span. It may be behind the last message."""
     created_ms: int = NEVER
-    """When the segment was begun, while its first message has no time."""
+    """Creation time of the segment, while its first message has no timestamp."""
     modified_ms: int = NEVER
-    """When the segment's file was written, while no message in it, from the log start on, may have
-    a time."""
+    """Modification time of the segment's file, while possibly no message in it, from the log start
+    on, has a timestamp."""
     modified_before_ms: int = NEVER
-    """When the file of the segment before was written, where the stretch begins a segment."""
+    """Modification time of the previous segment's file, if the messages begin a segment."""
     decoded: bool = field(default=False, compare=False)
-    """Whether they were decoded, and so checked."""
+    """Whether the values were decoded, and therefore checked."""
 
     def encode(self) -> bytes:
-        """The bytes, as the module says."""
+        """Return the encoding described above."""
         head = (
             _VERSION,
             _GAPS if self.gaps else 0,
@@ -129,20 +130,20 @@ class CopyFacts:
 
     @property
     def _is_of_one(self) -> bool:
-        """Whether one epoch and one append time are all."""
+        """Whether there is just one epoch and one append time."""
         spans = self.append_times
         return len(spans) == len(self.epochs) == 1 and spans[0][0] == self.offset
 
     @classmethod
     def decode(cls, data: bytes | memoryview) -> "CopyFacts":
-        """The opposite of `encode`. Raises `MalformedFacts`, whatever the bytes are."""
+        """The inverse of `encode`. Raises `MalformedFacts` for any other bytes."""
         facts = (len(data) == _OF_ONE.size and cls._of_one(data)) or cls._of_any(data)
         facts.check()
         return facts
 
     @classmethod
     def _of_one(cls, data: bytes | memoryview) -> "CopyFacts | None":
-        """What bytes of this length say if it is of one epoch and one append time."""
+        """Decode bytes of this length if they have one epoch and one append time; else `None`."""
         numbers = _OF_ONE.unpack(data)
         version, flags, offset, *places = numbers[:_HEAD_NUMBERS]
         if version != _VERSION or flags & ~_GAPS or places.pop() != 1:
@@ -214,7 +215,7 @@ class CopyFacts:
         )
 
     def check(self) -> None:
-        """Raise `MalformedFacts` where this cannot be true of any log."""
+        """Raise `MalformedFacts` if the values cannot describe any log."""
         places = (
             *(self.offset, self.segment_base, self.first_offset),
             *(self.log_start_offset, self.times_end),
@@ -242,16 +243,16 @@ class Stretch:
 
 
 class Stored(NamedTuple):
-    """Whole sets as they lie in a log."""
+    """Whole record sets as they are stored in a log."""
 
     data: Any
     """What `append_stored` of a copy takes; of a log that is read a `Copied`, and of what was
     received a `Stretch`."""
     next_offset: int
-    """First offset behind them."""
+    """First offset after the sets."""
     size_bytes: int
     exact: bool = True
-    """Whether the next message begins just at `next_offset`; else perhaps before it."""
+    """Whether the next message starts exactly at `next_offset`; if not, perhaps before it."""
 
 
 def _check_epochs(epochs: Sequence[EpochStart]) -> None:
@@ -272,7 +273,7 @@ def _rise(spans: Sequence[Span]) -> bool:
 
 
 def _width(largest: int, *, signed: bool) -> int:
-    """How many bytes hold numbers up to `largest`."""
+    """Return how many bytes hold numbers up to `largest`."""
     bits = largest.bit_length() + signed
     return next(width for width in (1, 2, 4, 8) if bits <= width * 8 or width == 8)
 

@@ -26,31 +26,32 @@ from .copy_facts import EPOCHS_MAX, NEVER, SPANS_MAX, CopyFacts
 NOT_KNOWN: Final = -1
 
 _HEAD: Final = Struct(">q8xBB")
-"""Offset, magic and attributes of an entry; of a batch the attributes are others."""
+"""Offset, magic and attributes of an entry. A batch has its attributes elsewhere."""
 
 
 @value_class
 class Copied:
-    """A stretch of a leader's log."""
+    """A part of a leader's log for a follower."""
 
     found: Slice
-    """Of one segment and one format, perhaps cut off in the middle of an entry, perhaps empty."""
+    """Bytes of one segment and one format. The last entry may be cut off; may be empty."""
     facts: CopyFacts
     next_offset: int
-    """First offset behind its entries, where it ends with an entry and that is known; else -1."""
+    """First offset after these bytes, if they end with an entry and the offset is
+    known; else -1."""
 
 
 class Reached(NamedTuple):
-    """Where the log ended when a copy was read that had everything."""
+    """The log end when a copy had everything."""
 
     offset: int
     segment: Segment
     position: int
     cuts: int
-    """Of the segment then: what was cut may have been replaced."""
+    """Value of the segment's `cuts` then: bytes that were truncated may have been replaced."""
 
     def behind(self, log: Log, max_bytes: int) -> Slice | None:
-        """What was appended since, if that is all in one format and in this segment."""
+        """Return what was appended since, if it is all in one format and in this segment."""
         segment, position = self.segment, self.position
         size = segment.size_bytes - position
         goes_on = (
@@ -123,7 +124,7 @@ def read_copy(
 
 
 def reached_by(log: Log, copied: Copied) -> Reached | None:
-    """Where a copy ends that has everything; `None` for one that has not."""
+    """Return the log end of a copy that has everything; `None` for other copies."""
     found, segment = copied.found, copied.found.segment
     if segment is None or copied.next_offset != log.log_end_offset:
         return None
@@ -131,7 +132,8 @@ def reached_by(log: Log, copied: Copied) -> Reached | None:
 
 
 def _without_cut_entry(log: Log, found: Slice, segment: Segment) -> Slice:
-    """A slice that ends with an entry, where the index knows where one ends not far before."""
+    """Return the slice without a cut-off entry at its end, if the index knows the end of an entry
+    shortly before."""
     end = found.position + found.size
     if end >= segment.size_bytes:
         return found
@@ -143,7 +145,7 @@ def _without_cut_entry(log: Log, found: Slice, segment: Segment) -> Slice:
 
 
 def _offset_at_end(log: Log, found: Slice, segment: Segment) -> int:
-    """First offset behind a slice; -1 where that would have to be looked for."""
+    """Return the first offset after a slice; -1 if it would have to be searched for."""
     end = found.position + found.size
     if end >= segment.size_bytes:
         return min(segment.next_offset, log.log_end_offset)
@@ -154,7 +156,7 @@ def _offset_at_end(log: Log, found: Slice, segment: Segment) -> int:
     if head is None:
         return NOT_KNOWN
     offset, magic, attributes = _HEAD.unpack_from(head)
-    # A compressed entry of the older formats has the offset of its last message.
+    # A wrapper message has the offset of its last message.
     known = magic == BATCH_MAGIC or not attributes & CODEC_MASK
     return int(offset) if known else NOT_KNOWN
 
@@ -162,7 +164,8 @@ def _offset_at_end(log: Log, found: Slice, segment: Segment) -> int:
 def _facts(
     log: Log, found: Slice, offset: int
 ) -> tuple[Slice, tuple[EpochStart, ...], tuple[Span, ...], int]:
-    """Epochs and append times of a slice, which may become shorter: there is a limit to each."""
+    """Return epochs and append times of a slice. The slice may be shortened, because both are
+    limited."""
     history = log.epochs.history
     segment = found.segment
     if segment is None or not found.size:
@@ -190,15 +193,15 @@ def _created_ms(segment: Segment) -> int:
 
 
 def _modified_ms(log: Log, segment: Segment) -> int:
-    """The time of a file that has messages, where none of them, or none from the log start on, may
-    have a time; else -1."""
+    """Return the modification time of a file with messages, if possibly none of them from the log
+    start on has a timestamp; else -1."""
     untimed = segment.size_bytes and may_be_untimed(log, segment)
     return max(segment.modified_ms, 0) if untimed else NEVER
 
 
 def _modified_before_ms(log: Log, segment: Segment, offset: int) -> int:
-    """The time of the file of the segment in front of one that is begun: a trim may leave messages
-    without a time alone in it."""
+    """Return the modification time of the previous segment's file at the start of a segment; else
+    -1. After a trim, that segment may hold only messages without a timestamp."""
     if offset > segment.base_offset:
         return NEVER
     segments = log.segment_list.segments
@@ -208,17 +211,17 @@ def _modified_before_ms(log: Log, segment: Segment, offset: int) -> int:
     try:
         return max(segments[number - 1].modified_ms, 0)
     except OSError:
-        return NEVER  # A file that somebody has removed keeps no message back that comes behind it.
+        return NEVER  # A file that somebody removed does not block the messages behind it.
 
 
 def check_copied(
     data: Buffer, log_end_offset: int, active: Segment, interval_bytes: int, *, gaps: bool
 ) -> Walk:
-    """Check entries that another log stored, which come at the log end; the walk over the whole
-    ones, with places for index entries as they fall in `active`. `gaps` lets offsets jump.
+    """Check entries stored by another log, which continue at the log end. Return the walk over the
+    complete ones, with positions for index entries in `active`. `gaps` lets offsets jump.
 
     Raises `CorruptMessage`, `UnsupportedForMessageFormat`, and `InvalidRequest` for offsets that do
-    not go on from the log end.
+    not continue at the log end.
     """
     rule = Offsets.RISING if gaps else Offsets.CONTIGUOUS
     found = walk(
@@ -246,7 +249,8 @@ def check_copied(
 
 
 def spans_within(facts: CopyFacts, segment: Segment, end_offset: int) -> list[Span]:
-    """The append times of what goes into a segment, up to `end_offset`; -1 is unknown."""
+    """Return the append times of the messages that go into a segment, up to `end_offset`; -1 is
+    unknown."""
     begin = max(segment.next_offset, segment.base_offset)
     spans = [span for span in facts.append_times if begin < span[0] < end_offset]
     before = [ms for offset, ms in facts.append_times if offset <= begin < facts.times_end]

@@ -1,6 +1,6 @@
-"""One partition's log with copies at other brokers: what its leader and a follower do with it.
+"""One partition's log with copies on other brokers: the operations of its leader and its followers.
 
-Who leads, and what is committed, is decided elsewhere. For the loop's thread, as the log is.
+Who leads, and what is committed, is decided elsewhere. For the event loop's thread, as is the log.
 """
 
 from contextlib import suppress
@@ -160,9 +160,9 @@ class ReplicaLog:
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last message, -1 where it has none, or there is no message.
+        """Leader epoch of the last message, -1 if it has none, or if there is no message.
 
-        Raises `StorageError` where the epochs cannot be read: the log has to be copied anew.
+        Raises `StorageError` if the epochs cannot be read: the log has to be copied again.
         """
         log = self.log
         history = log.epochs.history
@@ -218,12 +218,12 @@ class ReplicaLog:
         return log.epochs.writing(history.assigned(epoch, log.log_end_offset))
 
     def begin_to_lead(self, epoch: int, written: EpochWrite | None = None) -> None:
-        """Begin to lead with `epoch`, which is above all that the log has: batches that are
-        appended from now on are stamped with it, and the log expires by itself.
+        """Begin to lead with `epoch`, which is above all epochs of the log. Batches appended from
+        now on get this epoch, and the log expires its messages itself.
 
-        What `leading` returned has been `run`; without it that is done here. Transactions that
-        have not ended never will. Raises `ValueError`, and `StorageError` where the epoch cannot be
-        written or the epochs cannot be read.
+        `written` is the result of `leading`, after it was run; without it the epoch is written
+        here. Open transactions are aborted. Raises `ValueError`, and `StorageError` if the epoch
+        cannot be written or the epochs cannot be read.
         """
         log = self.log
         write = written or self.leading(epoch)
@@ -264,7 +264,7 @@ class ReplicaLog:
                 log.epochs.keep(EpochHistory((EpochStart(epoch, first_offset),)))
 
     def follow(self) -> None:
-        """Leave it to another broker to lead: nothing expires, and nothing is rolled, here."""
+        """Stop leading: this log no longer expires messages and no longer rolls by itself."""
         log = self.log
         self._leads = False
         log.stamp_batches = None
@@ -320,13 +320,13 @@ class ReplicaLog:
     def read(
         self, offset: int, max_bytes: int, *, whole_first: bool = True, far: bool = True
     ) -> Copied:
-        """What a follower gets that has everything below `offset`: stored bytes, as `reader.read`
-        gives them, but up to the log end, and what goes with them.
+        """Return what a follower gets that has everything below `offset`: stored bytes, as from
+        `reader.read` but up to the log end, and the facts that go with them.
 
         A copy may begin below the log start, with the oldest segment. At the log end there are no
-        bytes, and the facts are of the active segment. Raises `OffsetOutOfRange`, `StorageError`,
-        `OSError`; without `far` `FarAway` as `reader.read`, and where append times have to be
-        looked at first (`reader.append_times_loaded`).
+        bytes, and the facts are those of the active segment. Raises `OffsetOutOfRange`,
+        `StorageError`, `OSError`. Without `far`, raises `FarAway` as `reader.read`, and if append
+        times have to be loaded first (`reader.append_times_loaded`).
         """
         log = self.log
         copied = read_copy(
@@ -336,10 +336,10 @@ class ReplicaLog:
         return copied
 
     def appending(self, data: Buffer, facts: CopyFacts) -> EpochWrite | None:
-        """What has to be run before `append`, in any thread, where that is to wait for no disk:
-        the epochs that begin in the stretch. `None`, as nearly always, for nothing.
+        """Return the write to run before `append`, in any thread, if `append` must not wait for a
+        disk: the epochs that begin in `data`. Nearly always `None`: there is nothing to write.
 
-        Changes nothing, and nothing may be appended between the two. Raises as `append`.
+        Changes nothing. Nothing may be appended in between. Raises as `append`.
         """
         history = self.log.epochs.history
         if all(epoch <= history.last_epoch for epoch, _ in facts.epochs):
@@ -348,14 +348,14 @@ class ReplicaLog:
         return None if followed is None else self.log.epochs.writing(followed)
 
     def append(self, data: Buffer, facts: CopyFacts, written: EpochWrite | None = None) -> Appended:
-        """Append the whole entries of a stretch that the leader has read, exactly as they are.
+        """Append the complete entries that the leader sent, unchanged.
 
-        `written` is what `appending` gave, and was run; without it epochs are written here.
-
-        They get the leader's segment, append times and file times, also without a byte; their
-        epochs are on stable storage before they are written. An incomplete entry at the end is
-        dropped. Raises `CorruptMessage`, `UnsupportedForMessageFormat`, `InvalidRequest` for what
-        does not go on from the log end, and then nothing has changed; `StorageError`.
+        `written` is the result of `appending`, after it was run; without it epochs are written
+        here. The entries get the leader's segment, append times and file times, even if there are
+        no bytes. Their epochs are on stable storage before they are written. An incomplete entry at
+        the end is dropped. Raises `CorruptMessage`, `UnsupportedForMessageFormat`, and
+        `InvalidRequest` for entries that do not continue at the log end; nothing has changed then.
+        Raises `StorageError`.
         """
         log = self.log
         self.log.appender.check_writable()
@@ -384,22 +384,22 @@ class ReplicaLog:
         return appended
 
     def begin_at(self, log_start_offset: int) -> int:
-        """Let the log begin where the leader's does, as far as what is below is on stable storage;
-        returns where it begins.
+        """Move the log start to the leader's, as far as the messages below it are on stable
+        storage. Return the new log start.
 
-        As with `Expiry.trim`, the log start belongs on stable storage next, and files go with
-        `Expiry.drop_expired`.
+        As with `Expiry.trim`, the log start has to reach stable storage next, and
+        `Expiry.drop_expired` removes files.
         """
         log = self.log
         log.expiry.trim(min(log_start_offset, log.recovery_point, log.log_end_offset))
         if log.watermark.held and log.high_watermark < log.log_start_offset:
-            # The leader's log begins at its own watermark at the latest.
+            # The leader's log begins at its own high watermark at the latest.
             log.hold_high_watermark(log.log_start_offset)
         return log.log_start_offset
 
     def _checked(self, data: Buffer, facts: CopyFacts) -> tuple[Walk, EpochHistory | None]:
-        """The walk over the whole entries of a stretch, as for the active segment, and the epochs
-        as they will be, `None` if as they are. Changes nothing. Raises as `append`."""
+        """Return the walk over the complete entries, placed in the active segment, and the new
+        epochs, or `None` if they do not change. Changes nothing. Raises as `append`."""
         log = self.log
         due = log.log_end_offset
         if facts.offset != due:
@@ -438,9 +438,10 @@ class ReplicaLog:
         return found, None if followed == history else followed
 
     def _roll(self, facts: CopyFacts, first_offset: int, size_bytes: int) -> str | None:
-        """Have the segment that the leader has, as far as that is possible; why one was begun.
+        """Roll to have the same segment as the leader, as far as possible. Return the reason for a
+        roll, or `None`.
 
-        Segments that were not begun together stay as they are until the leader begins the next.
+        Segments that already differ from the leader's stay until the leader begins the next one.
         """
         log = self.log
         listed = log.segment_list
@@ -453,7 +454,7 @@ class ReplicaLog:
             return self._begin_segment(base, "leader")
         if active.size_bytes and (
             active.size_bytes + size_bytes > LOG_BYTES_MAX
-            # The leader may hold messages that are too far from its base offset for an index.
+            # The leader may hold messages that are too far from its base offset for an index entry.
             or (base != active.base_offset and not active.fits(first_offset))
         ):
             return self._begin_segment(log.log_end_offset, "size")
@@ -473,7 +474,7 @@ class ReplicaLog:
         return reason
 
     def _reopen(self) -> None:
-        """Go on in the last segment but one: the leader has not begun the one behind it."""
+        """Continue in the last segment but one: the leader has not begun the last one."""
         log = self.log
         try:
             log.segment_list.reopen(log.settings)
@@ -484,7 +485,7 @@ class ReplicaLog:
         self._ends_in_active()
 
     def _ends_in_active(self) -> None:
-        """The log begins and ends where its segments do."""
+        """Set log start and log end to those of the segments."""
         log = self.log
         log.log_start_offset = max(log.log_start_offset, log.segment_list.first.base_offset)
         log.log_end_offset = log.segment_list.active.next_offset
@@ -517,8 +518,8 @@ class ReplicaLog:
         )
 
     def _take_file_times(self, facts: CopyFacts) -> None:
-        """Let closed files, and those without timestamps, be as old as the leader's. What fails is
-        done with the next stretch."""
+        """Give closed files, and those without timestamps, the leader's file times. A failure is
+        repaired with the next append."""
         log = self.log
         segments = log.segment_list.segments
         active = segments[-1]
@@ -536,7 +537,7 @@ class ReplicaLog:
             for before in segments[-2:-1] if facts.modified_before_ms >= 0 else ():
                 files.set_modified_ms(before.log_path, facts.modified_before_ms)
 
-    # Cutting
+    # Truncation
 
     def truncate(self, offset: int) -> None:
         self.cuts += 1
@@ -562,10 +563,10 @@ class ReplicaLog:
         self._replicas.secure_log_start(log)
 
     def cut(self, offset: int) -> int:
-        """Remove the messages from `offset` on, and a batch that reaches beyond it; returns where
-        the log ends then, safely.
+        """Remove the messages from `offset` on, and a batch that reaches beyond it. Return the new
+        log end.
 
-        Below the oldest segment the log begins anew at `offset`. Raises `ValueError`,
+        Below the oldest segment, the log is emptied and begins at `offset`. Raises `ValueError`,
         `StorageError` as `Log.truncate`.
         """
         log = self.log
@@ -585,11 +586,11 @@ class ReplicaLog:
         return encode_snapshot(states, log.log_start_offset) if len(states) else None
 
     def begin_anew(self, offset: int, producers: bytes | None = None) -> None:
-        """Remove all messages, and all epochs; the log goes on at `offset`, knowing what the leader
-        knew of `producers` there.
+        """Remove all messages and all epochs. The log continues at `offset`, with the leader's
+        producer states at that offset.
 
-        Raises `ValueError`, `StorageError` as `Log.truncate`, `MalformedSnapshot`; then nothing has
-        changed.
+        Raises `ValueError`, `StorageError` as `Log.truncate`, `MalformedSnapshot`; nothing has
+        changed then.
         """
         states = None if producers is None else decode_snapshot(producers, offset)
         log = self.log
@@ -605,9 +606,9 @@ class ReplicaLog:
 
 
 def _stamp_epoch(data: bytearray | memoryview, epoch: int) -> None:
-    """Write `epoch` into the batches among whole entries, in place; no CRC covers it.
+    """Write `epoch` into the batches among complete entries, in place. No CRC covers it.
 
-    Messages of older formats have no room for it.
+    Messages of older formats have no place for it.
     """
     position, end = 0, len(data)
     while position < end:

@@ -1,4 +1,4 @@
-"""Loading the indexes of a segment from their files, and rebuilding them from its log."""
+"""Loading a segment's indexes from their files, and rebuilding them from its log."""
 
 from zlib import crc32
 
@@ -10,8 +10,8 @@ from .segment import Segment
 
 
 def checksums_of(segment: Segment, *, open_form: bool = False) -> SegmentChecksums:
-    """The checksums of the indexes, and of the append times, as they are now; `open_form` adds
-    what `reopen` needs."""
+    """Return the current checksums of the segment's indexes and append times. `open_form` adds what
+    `reopen` needs."""
     return SegmentChecksums(
         segment.size_bytes,
         segment.offset_index.checksum(),
@@ -24,9 +24,9 @@ def checksums_of(segment: Segment, *, open_form: bool = False) -> SegmentChecksu
 
 
 def load_indexes(segment: Segment, checksums: SegmentChecksums | None) -> bool:
-    """Take the indexes from their files if they fit `checksums`; say whether they did.
+    """Load the indexes from their files if they match `checksums`. Return whether they did.
 
-    The append times are taken, or not, by themselves.
+    The append times are loaded or rejected independently of the indexes.
     """
     if checksums is not None and checksums.log_bytes != segment.size_bytes:
         checksums = None
@@ -65,10 +65,10 @@ def scan_segment(
     limit_offset: int | None = None,
     progress: Progress | None = None,
 ) -> SegmentScan:
-    """Read the whole log, as `scan_log_file` does; changes nothing. Raises `OSError`.
+    """Read the whole log file, as `scan_log_file` does. Changes nothing. Raises `OSError`.
 
-    Without `limit_offset` any offset may come that has a next one. Messages that are too far
-    from the base offset for an index entry are served without one, as Kafka does.
+    Without `limit_offset`, every offset up to the highest possible one is accepted. Messages too
+    far from the base offset for an index entry are served without one, as in Kafka.
     """
     if limit_offset is None:
         limit_offset = MAX_OFFSET
@@ -90,10 +90,10 @@ def scan_segment(
 
 
 def apply_scan(segment: Segment, scan: SegmentScan, *, closed: bool) -> None:
-    """Make both indexes fit what `scan_segment` found, in memory and on disk.
+    """Make both indexes match what `scan_segment` found, in memory and on disk.
 
-    `closed` adds the closing time entry. Messages of a later format behind it leave the files
-    as they are: the version that reads them will want them. Raises `OSError`.
+    `closed` adds the closing time entry. If messages of a later format follow, the files stay
+    unchanged: the version that reads that format will need them. Raises `OSError`.
     """
     segment.offset_index.load(b"")
     segment.time_index.load(b"")
@@ -104,7 +104,8 @@ def apply_scan(segment: Segment, scan: SegmentScan, *, closed: bool) -> None:
     segment.add_marks(scan.marks)
     segment.open_form = None
     if closed:
-        # Behind a far jump the next segment's base offset is beyond what an entry can hold.
+        # After a large jump of offsets, the next segment's base offset is beyond what an entry can
+        # hold.
         whole = scan.problem is Problem.NONE and segment.fits(segment.next_offset - 1)
         end = segment.next_offset if whole else scan.next_offset
         segment.finish_time_index(scan.largest_ms, end)

@@ -1,9 +1,9 @@
-"""One segment: a file of messages (`.log`) with its indexes and its append times.
+"""One segment: a log file (`.log`) with its indexes and its append times.
 
-A segment is *active* while it takes appends and *closed* after the next one began. It knows
-positions and sizes, keeps its indexes true to its log, and knows nothing of requests or rolls.
-Bytes that are no entries are remembered as damage: the segment is not read from there on, and a
-reader that would have to gets an error.
+A segment is *active* while it takes appends, and *closed* once the next segment was begun. It knows
+positions and sizes and keeps its indexes consistent with its log. It knows nothing of requests and
+does not decide when to roll. Bytes that are not valid entries are recorded as damage: nothing
+behind them is read, and a read that would need them raises an error.
 """
 
 from bisect import bisect_left, bisect_right
@@ -54,40 +54,40 @@ TIMESTAMP_BYTES: Final = 8
 _LOCATE_BYTES = 8 << 10
 _LOCATE_BYTES_MAX = 256 << 10
 _PLACE_BYTES: Final = 128 << 10
-"""Distance of the places that are remembered, at least."""
+"""Minimum distance in bytes between remembered positions."""
 
 
 class FarAway(Exception):
-    """To find what is looked for takes more than a look: see `Segment.located`."""
+    """The search would have to read more than `_LOCATE_BYTES_MAX`: see `Segment.located`."""
 
 
 _Noted = tuple[int, Buffer, int, SetTimes | SetSpans | bytes | None]
-"""Where a set lies, its bytes, the offset behind it and the times of its messages, as the time map
-gets them."""
+"""A staged set: its position, its bytes, the offset after it, and its message times as the time map
+takes them."""
 
 
 class _Staged(msgspec.Struct):
-    """Sets that are not written yet."""
+    """Sets that were staged and are not written yet."""
 
     append_time_ms: int
     before: tuple[int, int, int, tuple[int, int], int | None, int]
-    """What the segment was before the first of them: its size, next offset, bytes since the last
-    index entry, largest time, tail's stamp, and how many changes of the format it had."""
+    """State of the segment before the first staged set: size, next offset, bytes since the last
+    index entry, largest timestamp, append time of the tail, and number of format changes."""
     sets: list[_Noted] = []
     first_offsets: list[int] = []
     append_spans: Sequence[Span] | None = None
-    """Append times of another log, instead of `append_time_ms`."""
+    """Append times copied from another log, used instead of `append_time_ms`."""
     broken: bool = False
-    """Whether one of them was taken by half, because there was no memory."""
+    """Whether staging of a set stopped half-way because memory ran out."""
     entries: tuple[int, int] | None = None
-    """How many the indexes had, if some were added."""
+    """Numbers of entries in the offset and time index before, if entries were added."""
 
 
 class Segment:
-    """Messages from `base_offset` up to, not including, `next_offset`."""
+    """The messages from `base_offset` up to, but not including, `next_offset`."""
 
-    # There are thousands, and a search reads one that was not read for long: what it takes of
-    # memory is what it waits for.
+    # A broker has thousands of segments. A search often touches one that was not read for long, and
+    # waits for each cache line of it: the less memory it takes, the shorter the wait.
     __slots__ = (
         "_ahead",
         "_file",
@@ -142,22 +142,24 @@ class Segment:
             directory / (stem + APPEND_TIMES_SUFFIX), base_offset, seams
         )
         self.first_ms: int | None = None
-        """Timestamp of the first entry, if it is known."""
+        """Timestamp of the first entry, if known."""
         self.gaps = True
         """Whether offsets may jump."""
         self.largest = (NO_TIMESTAMP, -1)
-        """Largest timestamp and the offset of the first message that has it (-1: not known)."""
+        """Largest timestamp, and the offset of the first message that has it (-1: not known)."""
         self.magic_changes: list[tuple[int, int]] = []
         self.dropped = False
-        """Whether the files are out of the folder: a read that still goes on finds nothing."""
+        """Whether the files were removed from the folder. A read still in progress then finds
+        nothing."""
         self.cuts = 0
-        """How often the end was cut off: a position found before that means nothing after."""
+        """How often the log was truncated. A position found before a truncation is not valid after
+        it."""
         self.damaged: Damage | None = None
-        """From where on the log cannot be read, once that is known."""
+        """Where the log becomes unreadable, once damage is known."""
         self.largest_unknown = False
-        """Whether the damaged rest may hold a larger timestamp than `largest`."""
+        """Whether the damaged part may hold a timestamp larger than `largest`."""
         self.on_damage: Callable[[Segment], None] | None = None
-        """Called when reading meets damage that was not known."""
+        """Called when a read meets damage that was not known."""
         self._known_positions: KnownPositions | None = None
         self._known_positions_cuts = 0
         self.open_files = seams.open_files
@@ -165,17 +167,17 @@ class Segment:
         self._file: File | None = None
         self.created_ms = seams.clock.now_ms()
         self.since_bytes = 0
-        """Bytes in the log since the last index entry's place."""
+        """Bytes of the log since the position of the last index entry."""
         self.indexed = True
-        """Whether the indexes are in memory and fit the log."""
+        """Whether the indexes are loaded and match the log."""
         self.tail_stamp_ms: int | None = None
-        """Append time of the last message, -1 when no broker stamped it; `None` when it was not
-        looked at, or has not been the last since."""
+        """Append time of the last message, -1 if no broker stamped it. `None` if it was not read,
+        or if messages were appended since."""
         self.interval_bytes = settings.index_interval_bytes
         self._indexes_behind = True
-        """Whether the files of the indexes may differ from what is in memory."""
+        """Whether the index files may differ from the indexes in memory."""
         self.open_form: tuple[int, int] | None = None
-        """What the time index was before it was closed, where that changed it."""
+        """State of the time index before it was closed, if closing changed it."""
         self.jitter_ms = _jitter_ms(settings, seams)
         self._staged: _Staged | None = None
         self._ahead: WriteAhead | None = None
@@ -186,10 +188,11 @@ class Segment:
     def create(
         cls, directory: Path, base_offset: int, settings: TopicSettings, seams: Seams
     ) -> "Segment":
-        """A new, empty segment with its files.
+        """Create a new, empty segment with its files.
 
-        Raises `OSError`, and `StorageError` when some of the files were made and stay: if the
-        log went on without them, they would hide what comes behind their offset.
+        Raises `OSError`. Raises `StorageError` if some of the files were made and cannot be
+        removed: if the log continued without them, they would hide the messages behind their
+        offset.
         """
         segment = cls(directory, base_offset, settings, seams)
         try:
@@ -222,7 +225,7 @@ class Segment:
     def existing(
         cls, directory: Path, base_offset: int, settings: TopicSettings, seams: Seams
     ) -> "Segment":
-        """A segment whose log file is there; its indexes are neither read nor believed yet."""
+        """Return a segment whose log file exists. Its indexes are neither read nor trusted yet."""
         segment = cls(directory, base_offset, settings, seams)
         segment.size_bytes = seams.files.size(segment.log_path)
         segment.indexed = False
@@ -232,13 +235,13 @@ class Segment:
 
     @property
     def paths(self) -> tuple[Path, Path, Path, Path]:
-        """Of the log, its indexes and its append times."""
+        """Paths of the log, its two indexes and its append times."""
         index_paths = self.offset_index.path, self.time_index.path
         return self.log_path, *index_paths, self.append_times.path
 
     @property
     def paths_to_sync(self) -> list[Path]:
-        """The files that are synced when the segment is closed, beside the log."""
+        """Files, other than the log, that are synced when the segment is closed."""
         _, *others = self.paths
         if self.append_times.sync_failed:
             del others[-1]
@@ -247,21 +250,21 @@ class Segment:
 
     @property
     def file(self) -> File:
-        """The log file, open; valid until another segment's file is asked for."""
+        """The open log file. Valid until another segment's file is requested."""
         return self._file or self.open_files.use(self._log_name, self.log_path, read_only=True)
 
     def hold_open(self) -> File:
-        """Keep the log file open until `release`: it has bytes that are not synced."""
+        """Keep the log file open until `release`, because it has bytes that are not synced."""
         if self._file is None:
             open_files, files = self.seams.open_files, self.seams.files
             self._file = open_files.making_room(lambda: files.open(self.log_path), kept=1)
         return self._file
 
     def release(self, *, readers: bool = False) -> bool:
-        """Release the handle that `hold_open` keeps; `readers` may keep it open if all is synced.
-        Returns whether there was one."""
+        """Close the handle that `hold_open` keeps. With `readers`, it may stay open for readers, if
+        all is synced. Return whether there was such a handle."""
         ahead, self._ahead = self._ahead, None
-        if ahead is not None:  # The files are about to go, or are recovered at the next start.
+        if ahead is not None:  # The files are removed now, or recovered at the next start.
             with suppress(OSError, MemoryError):
                 ahead.end()
         file, self._file = self._file, None
@@ -274,15 +277,15 @@ class Segment:
         return True
 
     def close_side_files(self) -> None:
-        """Have the files beside the log not open: they are seldom needed."""
+        """Close the files beside the log: they are seldom needed."""
         for path in (*self.paths[1:], self.time_map.path):
             self.open_files.forget(str(path))
 
     def set_aside(self) -> list[Path]:
         """Rename the files to `.deleted` and return their new paths.
 
-        A file that is missing is passed over. The log goes last: until then the segment can be
-        read, and the renaming tried again. Raises `OSError`.
+        Missing files are skipped. The log file is renamed last: until then the segment can be read,
+        and the renaming can be repeated. Raises `OSError`.
         """
         files = self.seams.files
         targets = []
@@ -294,41 +297,42 @@ class Segment:
                 files.rename(path, target)
                 targets.append(target)
             elif files.exists(target):
-                targets.append(target)  # of an earlier try that failed half way
+                targets.append(target)  # left by an earlier attempt that failed half-way
         self.dropped = True
         self.release()
         return targets
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """The largest message time, -1 when no message has one."""
+        """The largest message timestamp, -1 if no message has one."""
         return self.largest[0]
 
     @property
     def largest_possible_ms(self) -> int:
-        """The largest message time that may be in it; above `largest_timestamp_ms` when part of
-        it cannot be read and its time index does not tell."""
+        """The largest message timestamp that may be in the segment. It is above
+        `largest_timestamp_ms` if part of the segment cannot be read and the time index does not
+        cover that part."""
         return TIMESTAMP_MAX if self.largest_unknown else self.largest[0]
 
     @property
     def age_from_ms(self) -> int:
-        """The time that retention goes by: of the newest message, else of the file."""
+        """The time that retention uses: that of the newest message, else that of the file."""
         return self.age_by(self.largest[0])
 
     def age_by(self, largest_ms: int) -> int:
-        """As `age_from_ms`, of a part of the messages, with their largest timestamp."""
+        """Like `age_from_ms`, for some of the messages, with their largest timestamp."""
         if self.largest_unknown:
             return max(largest_ms, self.modified_ms)
         return largest_ms if largest_ms >= 0 else self.modified_ms
 
     @property
     def modified_ms(self) -> int:
-        """When the log file was last written."""
+        """Time of the last write to the log file."""
         return self.seams.files.modified_ms(self.log_path)
 
     @property
     def first_timestamp_ms(self) -> int:
-        """Timestamp of the first entry, -1 when it has none or the segment is empty."""
+        """Timestamp of the first entry, -1 if it has none or the segment is empty."""
         if self.first_ms is None:
             self.first_ms = self._read_first_ms()
         return self.first_ms
@@ -343,11 +347,11 @@ class Segment:
 
     @property
     def last_magic(self) -> int:
-        """Format of the last entry, -1 when there is none."""
+        """Message format of the last entry, -1 if there is none."""
         return self.magic_changes[-1][1] if self.magic_changes else -1
 
     def magic_span(self, position: int) -> tuple[int, int]:
-        """Message format at `position` and the position where another one begins."""
+        """Return the message format at `position`, and the position where another format begins."""
         number = bisect_right(self.magic_changes, (position, 1 << 62))
         end = self.size_bytes
         if number < len(self.magic_changes):
@@ -356,25 +360,27 @@ class Segment:
 
     @property
     def readable_bytes(self) -> int:
-        """Where the entries end that can be read: at the end of the log, or at its damage."""
+        """End of the readable entries: the end of the log, or the position of its damage."""
         return self.size_bytes if self.damaged is None else self.damaged.position
 
     def set_created(self, created_ms: int) -> None:
-        """Have been begun then, also after a restart. Raises `OSError`."""
+        """Set the creation time, so that it also survives a restart. Raises `OSError`."""
         self.created_ms = created_ms
         self.keep_creation_time()
 
     def keep_creation_time(self) -> None:
-        """The time index file's own time tells the creation time while no message does."""
+        """Store the creation time as modification time of the time index file, while no message has
+        a timestamp."""
         if not self.size_bytes or self.first_timestamp_ms < 0:
             self.seams.files.set_modified_ms(self.time_index.path, self.created_ms)
 
     def latest_time_ms(self, segment_ms: int, now_ms: int) -> int:
-        """The largest timestamp for which it is not to be closed yet; below that of messages
-        without a time when it is to be closed whatever comes.
+        """Return the largest timestamp that can be appended without a roll. It is below
+        `NO_TIMESTAMP` if any message rolls the segment.
 
-        Time is counted between messages: from its first one to the newest of a set. Only while the
-        first message has no time does the clock count, from the segment's creation on.
+        Time is measured between messages: from the segment's first message to the newest one of a
+        set. Only while the first message has no timestamp, it is measured by the clock from the
+        segment's creation.
         """
         waits_ms, first_ms = segment_ms - self.jitter_ms, self.first_ms
         if first_ms is None:
@@ -384,19 +390,20 @@ class Segment:
         return INT64_MAX if now_ms - self.created_ms <= waits_ms else NO_TIMESTAMP - 1
 
     def locate(self, offset: int) -> int:
-        """Position of the first entry whose offset is >= `offset`; the size when there is none.
+        """Return the position of the first entry whose offset is >= `offset`; the size if there is
+        none.
 
         Raises as `locate_entry`.
         """
         return self.locate_entry(offset)[0]
 
     def locate_entry(self, offset: int, *, far: bool = True) -> tuple[int, bytes]:
-        """As `locate`, with what was read of the log from there on, if that was read.
+        """Like `locate`, and also return the bytes read from that position on, if any were read.
 
-        Reads from the last entry on that the index or an earlier look knows, entry heads only; see
-        `located` for when that may be far, which without `far` raises `FarAway`. Raises
-        `StorageError` on bytes that are no entries, and where what is searched may be in the
-        damaged rest of the segment.
+        Reads entry headers from the last position on that the index or an earlier search knows.
+        That can be far away (see `located`): without `far`, `FarAway` is raised then. Raises
+        `StorageError` on bytes that are not entries, and if `offset` may be in the damaged part of
+        the segment.
         """
         known, behind = self._known_around(offset)
         if not far and behind - known > _LOCATE_BYTES_MAX:
@@ -422,9 +429,8 @@ class Segment:
         return position, b""
 
     def located(self, offset: int) -> bool:
-        """Look for `offset` where no index entry is near it: a bounded piece of work, after which
-        the next one begins further on. `True` when `locate` has not far to read any more.
-        """
+        """Do a bounded part of the search for `offset` where no index entry is near it. The next
+        search begins further on. Return `True` once `locate` has only little left to read."""
         start, end = self._known_around(offset)
         if end - start <= _LOCATE_BYTES_MAX:
             return True
@@ -432,11 +438,12 @@ class Segment:
         found, stopped = scan_offset(data, 0, len(data), offset)
         if found != NOT_FOUND or not stopped or start + stopped >= end:
             return True
-        # What is wrong here `locate` meets too, soon, and tells.
+        # If the bytes here are damaged, `locate` soon meets the damage and reports it.
         return not self._remember(data, start + stopped)
 
     def _known_around(self, offset: int) -> tuple[int, int]:
-        """Position of the last entry at or below `offset` that is known, and of the next one."""
+        """Return the position of the last known entry at or below `offset`, and that of the next
+        known entry."""
         _, start, end = self.offset_index.around(offset)
         end = min(end, self.size_bytes if self.damaged is None else self.damaged.position)
         if self._known_positions is not None and self._known_positions_cuts == self.cuts:
@@ -447,9 +454,9 @@ class Segment:
         return start, end
 
     def _remember(self, data: bytes, position: int) -> bool:
-        """Remember the entry at `position`, which follows those whose heads are in `data`.
+        """Remember the entry at `position`, which follows the entries whose headers are in `data`.
 
-        No CRC covers its offset: it is believed when it is above all of theirs.
+        No CRC covers its offset. The offset is trusted if it is above all of theirs.
         """
         head = self.file.pread(SIZE_AT, position)
         offset = int.from_bytes(head, "big", signed=True)
@@ -463,7 +470,7 @@ class Segment:
         return True
 
     def _check_located(self, data: bytes, offset: int, position: int) -> None:
-        """Check the offset of the entry that was taken for the one that holds `offset`."""
+        """Check the offset of the entry that was found to hold `offset`."""
         found = int.from_bytes(data[:8], "big", signed=True)
         if found >= self.next_offset:
             raise self.damage(position)
@@ -477,19 +484,20 @@ class Segment:
                 raise self.damage(position)
 
     def index_entry_before(self, position: int) -> tuple[int, int]:
-        """Offset and position of the last entry in front of `position` that the index knows."""
+        """Offset and position of the last entry before `position` that the index knows."""
         count = self.offset_index.count_before(position)
         return self.offset_index.entry(count - 1) if count else (self.base_offset, 0)
 
     def end_before(self, offset: int) -> int:
-        """The offset behind the last entry that is below `offset`. Raises `StorageError`."""
+        """Return the offset after the last entry below `offset`. Raises `StorageError`."""
         start, end = self._known_around(offset - 1)[0], self.locate(offset)
         return max(self._scan(start, max(start, end)).next_offset, self.base_offset)
 
     def damage(self, position: int, file: File | None = None) -> CodedError:
-        """The error for bytes that cannot be read, at or soon before `position` of the log file.
+        """Return the error for bytes that cannot be read, at or shortly before `position` in the
+        log file.
 
-        The segment remembers them: from there on it is not read any more.
+        The segment remembers the damage: nothing behind it is read any more.
         """
         if self.damaged is None or position < self.damaged.position:
             _, start = self.index_entry_before(position)
@@ -501,21 +509,22 @@ class Segment:
         return self.damaged.error(self.log_path)
 
     def record_damage(self, damage: Damage) -> None:
-        """Remember damage: from there on the segment is not read any more."""
+        """Remember damage: the segment is not read from there on any more."""
         if self.damaged is None or damage.position < self.damaged.position:
             self.damaged = damage
             if self.on_damage is not None:
                 self.on_damage(self)
 
     def scan_tail(self, file: File | None = None) -> SegmentScan:
-        """Read the entries from the last offset index entry on: next offset, last stamp.
+        """Read the entries from the last offset index entry on: next offset, last append time.
 
-        A thread of its own needs a handle of its own on the log file.
+        A thread other than the loop's needs its own handle on the log file.
         """
         return self._scan(self._tail_position, self.size_bytes, file)
 
     def tail_append_time_ms(self) -> int:
-        """The last stamp of what `scan_tail` reads; -1 also where the bytes are no entries."""
+        """The last append time in what `scan_tail` reads; -1 also if the bytes there are not
+        entries."""
         scan = self._scan_any(self._tail_position, self.size_bytes, self.file)
         return scan.last_append_time_ms if scan.problem is Problem.NONE else NO_TIMESTAMP
 
@@ -554,7 +563,7 @@ class Segment:
 
     @property
     def index_room(self) -> int:
-        """How many places in the log can still be indexed."""
+        """How many more positions of the log can be indexed."""
         return min(self.offset_index.room, self.time_index.room)
 
     def fits(self, last_offset: int) -> bool:
@@ -573,7 +582,7 @@ class Segment:
         self.time_index.add_all(marks.timestamps_ms, marks.next_offsets)
 
     def _room_for(self, marks: Marks) -> int:
-        """How many of `marks` there is room for: none behind the one that fills an index."""
+        """Return how many of `marks` fit: none after the one that fills an index."""
         time_room = self.time_index.room
         if time_room <= 0:
             return 0
@@ -588,7 +597,7 @@ class Segment:
             self.keep_creation_time()
 
     def close_indexes(self) -> None:
-        """Write the closing time entry: the largest timestamp and the next offset."""
+        """Write the closing time entry: the largest timestamp, and the next offset."""
         self.drop_ahead()
         changed = self.finish_time_index(self.largest[0], self.next_offset)
         self._write_time_entries(changed)
@@ -603,7 +612,7 @@ class Segment:
         return changed
 
     def reopen(self) -> None:
-        """Take appends again, after `close_indexes` and a restart, from the end of its messages on.
+        """Take appends again at the end of the messages, after `close_indexes` and a restart.
 
         Raises `OSError`.
         """
@@ -611,7 +620,8 @@ class Segment:
         self.find_end()
 
     def go_on(self) -> None:
-        """As `reopen`, with indexes as if it had never been closed. Raises `OSError`."""
+        """Like `reopen`, and restore the indexes as if the segment had never been closed. Raises
+        `OSError`."""
         known = self.open_form is not None
         self.reopen()
         entries = len(self.time_index)
@@ -627,18 +637,18 @@ class Segment:
             self._indexes_behind = True
 
     def release_indexes(self) -> None:
-        """Keep no more of the indexes in memory than is often needed: the segment is closed.
+        """Keep only the frequently used parts of the indexes in memory: the segment is closed.
 
-        Later reads of them go through `OpenFiles`, which is for one thread.
+        Later index reads go through `OpenFiles`, which only one thread may use.
         """
         self.offset_index.release()
         self.time_index.release()
 
     def find_end(self) -> None:
-        """Take the offset after the last entry as `next_offset`.
+        """Set `next_offset` to the offset after the last entry.
 
-        After a cut that took a whole wrapper the closing time entry speaks of a later end; what
-        is appended from here on begins below that, so the entry goes.
+        If a truncation removed a whole wrapper message, the closing time entry names a later end.
+        The next appends begin below that end, so the entry is removed.
         """
         self.next_offset = max(self.scan_tail().next_offset, self.base_offset)
         true_entries = self.time_index.count_below(self.next_offset + 1)
@@ -649,10 +659,10 @@ class Segment:
         self.append_times.end_at(self.next_offset)
 
     def write_ahead(self, data: Buffer) -> WriteAhead:
-        """A write of `data` to where the next append goes, for another thread. The next append of
-        the same `data` takes it over. Raises `OSError`, `StorageError`.
+        """Prepare a write of `data` to the position of the next append, to be run by another
+        thread. The next append of the same `data` uses the bytes. Raises `OSError`, `StorageError`.
 
-        A large write takes long: for each page of the file the kernel has to find memory.
+        Large writes are slow because the kernel has to find memory for each page of the file.
         """
         self.drop_ahead()
         self.check_end(self.size_bytes)
@@ -663,13 +673,14 @@ class Segment:
         return self._ahead
 
     def has_ahead(self, data: Buffer) -> bool:
-        """Whether the next append of `data` takes a write over."""
+        """Whether `data` is being written ahead, so that its append uses those bytes."""
         return self._ahead is not None and self._ahead.data is data
 
     def drop_ahead(self) -> None:
-        """Remove what `write_ahead` wrote, if no append has taken it over; waits for the thread.
+        """Remove what `write_ahead` wrote, unless an append has used it. Waits for the writing
+        thread.
 
-        Raises `StorageError` where the file cannot be cut back.
+        Raises `StorageError` if the file cannot be truncated.
         """
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
@@ -678,11 +689,11 @@ class Segment:
             self._cut_back(self.size_bytes, *self._index_entries)
 
     def append(self, data: Buffer, found: Walk, *, append_time_ms: int = NO_TIMESTAMP) -> None:
-        """Append `data`, whole entries with final offsets that `found` is the walk over.
+        """Append `data`, complete entries with final offsets. `found` is the walk over them.
 
-        `append_time_ms` is when that is; -1 where it is not to be kept. All or nothing: after an
-        `OSError` the files are as they were, unless cutting them back fails too, which raises
-        `StorageError`.
+        `append_time_ms` is the time of the append, -1 if it is not to be stored. All or nothing:
+        after an `OSError` the files are as before. If truncating them fails too, `StorageError` is
+        raised.
         """
         self.stage(data, found, append_time_ms)
         self.commit()
@@ -696,13 +707,13 @@ class Segment:
         times: SetTimes | SetSpans | bytes | None = None,
         append_spans: Sequence[Span] | None = None,
     ) -> None:
-        """As `append`, but the files get `data` with `commit`, which has to follow at once.
+        """Like `append`, but `data` is written by `commit`, which has to follow at once.
 
-        Sets that are staged one behind the other become one write to each file. They must have
-        the same append time. `first_offsets` are of the sets in `data`, if it is more than one, and
-        `times` those of its messages, as far as they are known, or their spans. `append_spans` are
-        append times of another log, of all that is staged together. Raises `OSError`, and then
-        nothing is staged.
+        Sets staged one after the other become one write to each file. They must have the same
+        append time. `first_offsets` are those of the sets in `data`, if there is more than one.
+        `times` are the message timestamps, as far as known, or their spans. `append_spans` are
+        append times from another log, for everything that is staged together. Raises `OSError`;
+        nothing is staged then.
         """
         staged = self._staged
         if staged is None:
@@ -745,8 +756,8 @@ class Segment:
         staged.broken = False
 
     def commit(self) -> None:
-        """Write what is staged, all or nothing, as `append` says. Raises `StorageError`, too, where
-        the file is shorter than it was: a write behind its end would leave a hole."""
+        """Write what is staged, all or nothing, like `append`. Also raises `StorageError` if the
+        file is shorter than before: a write behind its end would leave a hole."""
         staged = self._staged
         if staged is None:
             return
@@ -759,8 +770,8 @@ class Segment:
             if disk_room.keepers:
                 disk_room.check_append()
             sets = staged.sets
-            # A copy of small sets is cheaper than a vectored write of them, and for those of
-            # 16 KiB hardly dearer.
+            # Copying small sets costs less than a vectored write; for sets of 16 KiB it costs about
+            # the same.
             data = sets[0][1] if len(sets) == 1 else b"".join([one[1] for one in sets])
             if self._ahead is None:
                 (self._file or self.hold_open()).pwrite(data, sets[0][0])
@@ -785,7 +796,7 @@ class Segment:
             raise
 
     def _write_behind(self, ahead: WriteAhead, data: Buffer, position: int) -> None:
-        """Write `data`, unless `ahead` has. Raises `OSError`, `MemoryError`."""
+        """Write `data`, unless `ahead` wrote it already. Raises `OSError`, `MemoryError`."""
         self._ahead = None
         if ahead.data is data:
             if ahead.end():
@@ -798,7 +809,8 @@ class Segment:
         file.pwrite(data, position)
 
     def check_end(self, size_bytes: int) -> None:
-        """Raise the damage of a file that is shorter than `size_bytes`, which were written."""
+        """Raise the damage of a log file that is shorter than `size_bytes`, the bytes that were
+        written."""
         file = self._file
         if file is not None:
             ends = file.size()
@@ -806,7 +818,7 @@ class Segment:
                 raise self.damage(ends, file)
 
     def _take_back(self, staged: "_Staged") -> None:
-        """Be as before the first set of `staged`, in memory and on disk."""
+        """Restore the state before the first set of `staged`, in memory and on disk."""
         position, self.next_offset, self.since_bytes, self.largest, self.tail_stamp_ms, changes = (
             staged.before
         )
@@ -821,7 +833,7 @@ class Segment:
         self._indexes_behind = True
         try:
             file = self.hold_open()
-            if file.size() >= position:  # One that was cut short would grow.
+            if file.size() >= position:  # A file that was truncated by somebody else would grow.
                 file.truncate(position)
             self.offset_index.keep(offset_entries)
             self.time_index.keep(time_entries)
@@ -834,9 +846,10 @@ class Segment:
             ) from error
 
     def truncate(self, offset: int) -> None:
-        """Remove the entries that reach `offset` or beyond; the segment ends at `offset`.
+        """Remove the entries that reach `offset` or beyond. The segment then ends at `offset`.
 
-        A wrapper that holds `offset` goes as a whole. Raises `OSError`, `StorageError`.
+        A wrapper message that contains `offset` is removed as a whole. Raises `OSError`,
+        `StorageError`.
         """
         self.drop_ahead()
         position = self.locate(offset)
@@ -846,11 +859,11 @@ class Segment:
         if position < self.size_bytes:
             file = self.hold_open()
             file.truncate(position)
-            file.sync()  # Else what was cut off may come back below a segment begun at `offset`.
+            file.sync()  # Else removed bytes could return below a segment begun at `offset`.
         self.size_bytes = position
         self.next_offset = offset
         if self.damaged is not None:
-            self.damaged = None  # It was behind `offset`, which could be found.
+            self.damaged = None  # It was behind `offset`, which could be located.
             self.largest_unknown = False
         self._undo_closing()
         self._indexes_behind = True
@@ -866,11 +879,11 @@ class Segment:
         self.since_bytes = position - (self.offset_index.entry(kept - 1)[1] if kept else 0)
         self._find_largest(position)
         self.append_times.truncate(max(self.scan_tail().next_offset, self.base_offset), offset)
-        self.append_times.sync()  # Their old checksum may be on disk, and fit what comes back.
+        self.append_times.sync()  # The old checksum may be on disk and match bytes that return.
 
     def _find_largest(self, end: int) -> None:
-        """Learn the largest timestamp, now that the log was cut at `end`, from the last time entry
-        that is left; and that entry's successors, up to where the offset index ends."""
+        """Find the largest timestamp after a truncation at `end`, from the last time entry left and
+        the messages behind it. Restore the time entries up to the end of the offset index."""
         entries = len(self.time_index)
         largest_ms, known = self.time_index.entry(entries - 1) if entries else (-1, 0)
         start = min(self.locate(known), end)
@@ -894,6 +907,7 @@ class Segment:
 
 
 def _jitter_ms(settings: TopicSettings, seams: Seams) -> int:
-    """How much earlier than `segment.ms` the segment is closed, so that not all close at once."""
+    """Random time in milliseconds by which the segment is rolled before `segment.ms`, so that not
+    all segments roll at once."""
     bound_ms = min(settings.segment_jitter_ms, settings.segment_ms)
     return seams.random.randrange(max(bound_ms, 1)) if settings.segment_jitter_ms > 0 else 0

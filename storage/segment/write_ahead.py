@@ -1,4 +1,4 @@
-"""A large write to a segment by a thread, before its bytes count."""
+"""A large write to a segment by another thread, before its bytes count as appended."""
 
 from threading import Lock
 
@@ -6,15 +6,16 @@ from ..files import Buffer, File
 
 
 class WriteAhead:
-    """A write behind the end of a segment by another thread, before its bytes count.
+    """A write behind the end of a segment by another thread, before its bytes count as appended.
 
-    `Segment.commit` takes the bytes over. Whatever else changes the end of the segment drops them.
+    `Segment.commit` turns the bytes into an append. Any other change to the end of the segment
+    drops them.
     """
 
     __slots__ = ("_error", "_file", "_lock", "_written", "data", "position")
 
     def __init__(self, file: File, data: Buffer, position: int) -> None:
-        """`file` is a handle of its own, and is closed at the end."""
+        """`file` is a handle used only here; `end` closes it."""
         self._file: File | None = file
         self._lock = Lock()
         self._error: Exception | None = None
@@ -23,7 +24,7 @@ class WriteAhead:
         self.position = position
 
     def write(self) -> None:
-        """Write the bytes, unless the write was ended before it began. May run in any thread."""
+        """Write the bytes, unless the write was ended before it began. Any thread may call this."""
         with self._lock:
             if self._file is not None:
                 try:
@@ -33,8 +34,8 @@ class WriteAhead:
                     self._error = error
 
     def end(self) -> bool:
-        """Wait for a write that has begun, and allow no other; say whether the bytes are in
-        the file. Raises what the write met."""
+        """Wait for a write in progress and prevent a later one. Return whether the bytes are in the
+        file. Raises the error of the write."""
         with self._lock:
             file, self._file = self._file, None
         if file is not None:

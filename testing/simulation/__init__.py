@@ -1,4 +1,5 @@
-"""A cluster in one thread: the real decisions of `replication/`, everything around them simulated.
+"""Simulates a cluster in one thread: the real decisions of `replication/`, and models of everything
+around them.
 
-One seed says everything that happens: `Simulation(seed).run()`.
+One seed determines everything that happens: `Simulation(seed).run()`.
 """

@@ -1,4 +1,4 @@
-"""Clusters without etcd: people promote brokers, and choose whom the others follow."""
+"""Clusters without etcd: operators promote brokers, and choose which leader the others follow."""
 
 from random import Random
 
@@ -19,10 +19,11 @@ _ROUNDS_MAX = 60
 
 
 class HandOracle(Oracle):
-    """By hand, what was answered with `acks=all` is promised; what was only visible is not.
+    """Under manual promotion, what was acknowledged with `acks=all` is promised; what was only
+    visible is not.
 
-    Every message that was answered is on all brokers, or, where `min.insync.replicas` is less, at
-    least on the leader; so every leader has it that leads without a loss that a person accepted.
+    Every acknowledged message is on all brokers or, with a smaller `min.insync.replicas`, at least
+    on the leader. So every leader has it, unless an operator accepted a loss.
     """
 
     def __init__(self) -> None:
@@ -31,7 +32,7 @@ class HandOracle(Oracle):
         self.of_all = False
         """Whether `min.insync.replicas` is the number of brokers."""
         self.broken = False
-        """Whether two may lead beside each other, each with answers of its own."""
+        """Whether two brokers may lead at once, each with acknowledgements of its own."""
 
     def watermark(self, log: SimulatedLog, offset: int) -> None:
         if not log.high_watermark <= offset <= log.log_end_offset:
@@ -41,7 +42,7 @@ class HandOracle(Oracle):
         self.count("cuts")
 
     def started(self, log: SimulatedLog, offset: int) -> None:
-        """A leader may let messages go."""
+        """Ignored: a leader may remove messages."""
 
     def elected(
         self, directory: SimulatedDirectory, epoch: int, who: Incarnation, may_lose: bool
@@ -66,7 +67,7 @@ class HandOracle(Oracle):
     def disks_lost(
         self, state: ClusterState, directories: list[SimulatedDirectory], *, swapped: bool
     ) -> None:
-        """Nothing is excused: who may have lost something is in doubt, and does not lead."""
+        """Ignored: a broker that may have lost something is in doubt, and does not lead."""
 
     def acknowledged(
         self, partition: Partition, offset: int, entry: Entry, *, synced: bool
@@ -76,23 +77,23 @@ class HandOracle(Oracle):
             self.answered.append((partition, offset, entry))
 
     def trimmed(self, partition: Partition, offset: int) -> None:
-        """A trim is not compared here."""
+        """Ignored: trims are not checked here."""
 
     def read(self, directory: SimulatedDirectory) -> None:
-        """Reads may be old: there is no lease."""
+        """Ignored: reads may be stale, as there is no lease."""
 
 
 class HandFaults(Faults):
     """A follower's disk may be swapped for an empty one, or for a copy of its directory.
 
-    Not that of a leader, nor for an older state of the same disk: with no broker to ask, none would
-    notice.
+    A leader's disk is never swapped, and no disk is set back to an older state: with no other
+    broker to ask, a broker would not notice.
     """
 
     chosen: dict[int, int | None]
 
     def watch(self, directory: SimulatedDirectory) -> None:
-        """Older states are not kept."""
+        """Ignored: older states are not kept."""
 
     def may_swap(self, machine: Machine) -> bool:
         others = [it for it in self._simulation.machines.values() if it is not machine]
@@ -101,11 +102,11 @@ class HandFaults(Faults):
 
 
 class HandSimulation(Simulation):
-    """Two or three brokers, which wait for all of them or for one."""
+    """Two or three brokers. Writes wait for all of them, or only for the leader."""
 
     def __init__(self, seed: int, options: ScheduleOptions | None = None) -> None:
         self.chosen: dict[int, int | None] = {}
-        """By broker, whom a person chose for it to follow; `None`: it leads."""
+        """By broker, the leader that an operator chose for it to follow; `None`: it leads."""
         options = options or ScheduleOptions()
         options.brokers = Random(seed).choice((2, 2, 3))
         super().__init__(seed, options)
@@ -120,7 +121,8 @@ class HandSimulation(Simulation):
         return HandOracle()
 
     def draw_settings(self) -> None:
-        """`min.insync.replicas` is the number of brokers, or 1 and then every promotion loses."""
+        """`min.insync.replicas` is the number of brokers, or 1; with 1, every promotion loses
+        messages."""
         self.settings = self.settings._replace(
             min_insync=self.random.choice((1, len(self.machines), len(self.machines))),
             unclean=False,
@@ -146,7 +148,7 @@ class HandSimulation(Simulation):
     def least_in_sync(self, partition: Partition) -> int:
         brokers = len(self.machines)
         if self.settings.min_insync == brokers:
-            return brokers  # A topic that asks for less is asked for all the same.
+            return brokers  # A topic with a smaller value still gets this one.
         return super().least_in_sync(partition)
 
     def step(self) -> None:
@@ -155,7 +157,8 @@ class HandSimulation(Simulation):
         super().step()
 
     def person(self) -> None:
-        """A person promotes a broker, restarts it to follow another, or plans a promotion."""
+        """Act as an operator: promote a broker, restart it to follow another, or plan a
+        promotion."""
         machine = self.machines[self.random.randint(1, len(self.machines))]
         node = machine.active
         chance = self.random.random()
@@ -173,7 +176,7 @@ class HandSimulation(Simulation):
             self.faults.hand_over()
 
     def newest(self) -> Machine | None:
-        """The broker that leads in the latest epoch, as a person sees it."""
+        """Return the broker that leads in the latest epoch, as an operator sees it."""
         leaders = [it for it in self.machines.values() if it.node is not None and it.node.leader]
         return max(leaders, key=lambda it: it.directory.identity.highest_epoch, default=None)
 
@@ -184,7 +187,7 @@ class HandSimulation(Simulation):
         machine.start()
 
     def heal(self) -> None:
-        """All faults end; one leads, and the others are started to follow it."""
+        """End all faults. One broker leads, and the others are restarted to follow it."""
         self.network.cut.clear()
         for machine in self.machines.values():
             machine.paused_until_s = 0.0
@@ -205,18 +208,18 @@ class HandSimulation(Simulation):
             if self._is_well(leader):
                 return
             if leader.node is not None and leader.node.leader is None:
-                self._promote(leader)  # Another broker knew of a newer epoch.
+                self._promote(leader)  # Another broker knew a newer epoch.
         raise Violation("the followers do not come right")
 
     def _most(self) -> Machine:
-        """The broker with most messages."""
+        """Return the broker with the most messages."""
         return max(
             self.machines.values(),
             key=lambda it: sum(log.log_end_offset for log in it.directory.logs.values()),
         )
 
     def _promote(self, machine: Machine) -> None:
-        """A person makes a broker lead, whatever that loses."""
+        """Make a broker lead, as an operator does, whatever is lost."""
         if isinstance(machine.node, HandNode):
             self.loss_accepted = True
             machine.node.promote(machine.now_s, accept_loss=True)

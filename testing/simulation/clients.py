@@ -1,4 +1,5 @@
-"""Clients: producers that try again, positions that are committed, a topic, trims, readers."""
+"""Simulated clients: producers that retry, offset commits, the creation of a topic, trims,
+readers."""
 
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,28 +18,28 @@ if TYPE_CHECKING:
 
 
 class Write(NamedTuple):
-    """One message that a client wants stored. Its writer numbers from 0."""
+    """One message that a client wants stored. Each writer numbers its messages from 0."""
 
     writer: int | str
     number: int
     partition: Partition
     acks_all: bool
     created_ms: int = 0
-    """The time that the client gives it."""
+    """Create time of the message."""
 
 
 class Pending(NamedTuple):
-    """What a broker calls a request that waits."""
+    """A waiting request, as the token that the broker returns."""
 
     write: Write
     offset: int
     entry: Entry
     synced: bool
-    """Whether the answer waits until the ISR has synced it."""
+    """Whether the answer waits until the ISR has synced the message."""
 
 
 class Trim(NamedTuple):
-    """A request to let go what is below an offset."""
+    """A request to remove the messages below an offset."""
 
     partition: Partition
     offset: int
@@ -51,7 +52,7 @@ class Clients:
         self._simulation = simulation
         self._random = random
         self._writes: list[Write | None] = [None, None, None]
-        """What each producer has sent and got no answer to yet."""
+        """By producer, the message that it has sent and that is not acknowledged yet."""
         self._ids = [0, 1, 2]
         self._next_id = 3
         self._numbers = [0, 0, 0]
@@ -61,7 +62,7 @@ class Clients:
         self._topic: Write | None = None
 
     def act(self) -> None:
-        """One of them does something."""
+        """Let one client do something."""
         chance = self._random.random()
         if chance < 0.62:
             self._produce()
@@ -78,7 +79,7 @@ class Clients:
             self._read()
 
     def _leader(self) -> "Machine | None":
-        """Where a client sends what it wants written: usually to a leader, of some epoch."""
+        """Return a broker for a client's write: a leader of some epoch."""
         machines = list(self._simulation.machines.values())
         leaders = [machine for machine in machines if machine.active and machine.active.leader]
         if not leaders:
@@ -106,7 +107,7 @@ class Clients:
             self.deliver(write, machine)
 
     def _created_ms(self) -> int:
-        """Now, or earlier: what waited for long is sent at last."""
+        """Return a create time: now, or earlier for a message that waited long at its client."""
         simulation = self._simulation
         random = simulation.times.random
         waited_ms = (0, 10_000, LIMIT_MS * 0.8)[int(random() * 3)] * random()
@@ -127,7 +128,7 @@ class Clients:
             self.deliver(self._topic, machine)
 
     def deliver(self, write: Write, machine: "Machine") -> None:
-        """A request arrives at a broker."""
+        """Deliver a request to a broker."""
         node = machine.active
         if node is None or write.partition not in machine.directory.logs:
             return
@@ -148,10 +149,10 @@ class Clients:
         numbered = isinstance(write.writer, int)
         if numbered and write.number <= last:
             if write.number < last:
-                return  # Answered long ago.
+                return  # acknowledged long ago
             entry = log.entries[offset]
             if entry is None:
-                self._done(write)  # Committed, or it would not have expired.
+                self._done(write)  # committed, or it would not have expired
             elif write.acks_all:
                 waits = Pending(write, offset, entry, synced)
                 node.await_commit(write.partition, offset, offset + 1, waits)
@@ -175,7 +176,8 @@ class Clients:
             self._done(write)
 
     def _time_ms(self, write: Write, machine: "Machine") -> int | None:
-        """The time that a message gets from its leader; `None` where it refuses the client's."""
+        """Return the time that the leader gives a message; `None` if it refuses the client's
+        time."""
         now_ms = machine.wall_ms
         if write.partition in self._simulation.stamped:
             return machine.directory.logs[write.partition].next_stamp_ms(now_ms)
@@ -184,7 +186,8 @@ class Clients:
         return write.created_ms if in_range(*(write.created_ms,) * 2, SETTINGS, now_ms) else None
 
     def _begin_anew(self, write: Write) -> None:
-        """What went before is not there: it was acknowledged by one broker only."""
+        """Restart the producer: its earlier messages are gone, as only one broker had acknowledged
+        them."""
         for number, outstanding in enumerate(self._writes):
             if outstanding == write:
                 self._ids[number] = self._next_id
@@ -193,7 +196,8 @@ class Clients:
                 self._writes[number] = None
 
     def answered(self, token: Token, outcome: Outcome, in_sync: int | None) -> None:
-        """A broker's answer to a request that waited; so many are in sync there, if it leads."""
+        """Handle a broker's answer to a waiting request. `in_sync`: size of the broker's ISR, if it
+        leads."""
         if outcome is Outcome.DONE and isinstance(token, Trim):
             self._simulation.oracle.trimmed(token.partition, token.offset)
         elif outcome is Outcome.DONE and isinstance(token, Pending):
@@ -219,7 +223,7 @@ class Clients:
             self._position = None
 
     def _expire(self) -> None:
-        """A leader lets old messages go; a follower never does."""
+        """Let a leader remove old messages; a follower never does."""
         machine = self._leader()
         if machine is None or machine.node is None or machine.node.leader is None:
             return
@@ -242,7 +246,7 @@ class Clients:
             machine.settle()
 
     def write_now(self, machine: "Machine") -> Write:
-        """A client that has not written yet does, to a broker that leads."""
+        """Let a new client write to a broker that leads."""
         partition = self._simulation.data_partitions()[0]
         write = Write(self._next_id, 0, partition, True, self._created_ms())
         self._next_id += 1
@@ -253,5 +257,5 @@ class Clients:
         return write
 
     def is_done(self, write: Write) -> bool:
-        """Whether it was answered as stored."""
+        """Whether the write was acknowledged."""
         return write not in self._writes

@@ -1,4 +1,4 @@
-"""Logs and directories in memory, with what a power cut takes away."""
+"""Logs and directories in memory, which can lose what a power cut takes."""
 
 from collections.abc import Callable, Container, Mapping
 from random import Random
@@ -12,21 +12,21 @@ from .times import Times
 from .violation import Violation
 
 Entry = tuple[int, Any, int]
-"""(epoch, who wrote it, number): one message."""
+"""One message: (epoch, writer, number)."""
 
 METADATA: Partition = ("__metadata", 0)
 DATA: Partition = ("data", 0)
 TOPIC: Partition = ("topic0", 0)
-"""Of the topic that clients make."""
+"""Partition of the topic that clients create."""
 
 
 class SentStretch(NamedTuple):
-    """What a leader sends of its log."""
+    """The part of a log that a leader sends to a follower."""
 
     entries: list[Entry | None]
     times_ms: list[int]
     bases: list[int]
-    """The segments that begin in it."""
+    """Base offsets of the segments that start in it."""
     damaged: bool = False
 
 
@@ -48,7 +48,8 @@ class Watcher(Protocol):
 
 
 class SimulatedLog:
-    """A `PartitionLog`: a list of messages, of which the first `synced_offset` survive."""
+    """A `PartitionLog` as a list of messages, of which the first `synced_offset` survive a power
+    cut."""
 
     __slots__ = (
         "_before_cut",
@@ -75,25 +76,25 @@ class SimulatedLog:
         self.partition = partition
         self.directory = directory
         self.entries: list[Entry | None] = []
-        """By offset; `None` below the log start."""
+        """Messages by offset; `None` below the log start."""
         self.times = Times()
         self.bad_from: int | None = None
-        """From here to the end of its segment the stored bytes are bad, whether the broker knows
-        it or not."""
+        """Offset from which the stored bytes are damaged, up to the end of its segment, whether the
+        broker knows it or not."""
         self.damage_known = False
         self._refused = False
-        """Whether the last messages that were sent were damaged."""
+        """Whether the last messages received were damaged."""
         self._epochs = EpochHistory()
         self.history_lost = False
         self.log_start_offset = 0
         self.high_watermark = 0
         self.synced_offset = 0
         self.checkpoint = 0
-        """The watermark as it is on the disk."""
+        """The watermark as stored on the disk."""
         self._before_cut: tuple[list[Entry | None], Times] | None = None
         self._last: dict[Any, tuple[int, int]] = {}
         self.expired: dict[Any, tuple[int, int]] = {}
-        """By writer, its last message below the log start, as `last_of` gives it."""
+        """By writer, its last message below the log start, as `last_of` returns it."""
 
     @property
     def log_end_offset(self) -> int:
@@ -113,27 +114,29 @@ class SimulatedLog:
 
     @property
     def _is_sent(self) -> bool:
-        """Whether a leader sends what is bad: only CRCs show it, at which it does not look."""
+        """Whether a leader sends damaged messages: only the CRCs reveal them, which the leader does
+        not verify."""
         return self.bad_from is not None and bool(self.bad_from % 2) and not self.damage_known
 
     def go_bad(self, offset: int) -> None:
-        """A bit of a stored message flips, or a file is cut short."""
+        """Damage a stored message, as a flipped bit or a cut file would."""
         if self.bad_from is None or offset < self.bad_from:
             self.bad_from, self.damage_known = offset, False
 
     def find_damage(self) -> None:
-        """A reader, or a scrub, meets what is bad."""
+        """Notice the damage, as a reader or a scrub does."""
         if self.bad_from is not None and not self.damage_known:
             self.damage_known = self.directory.damage_met = True
 
     def repair(self) -> None:
-        """A person cuts off what cannot be read."""
+        """Cut off what cannot be read, as an operator does."""
         assert self.bad_from is not None
         del self.entries[self.bad_from :]
         self._cut()
 
     def _keep_damage(self, start: int, end: int) -> None:
-        """Only what is between `start` and `end` is left of the segment that is bad."""
+        """Adjust the damage: only the part of the damaged segment between `start` and `end` is
+        left."""
         if self.bad_from is None:
             return
         self.bad_from = max(self.bad_from, start)
@@ -151,7 +154,7 @@ class SimulatedLog:
         self._epochs = history
 
     def lose_history(self) -> None:
-        """The epochs cannot be read any more."""
+        """Make the epochs unreadable."""
         self._epochs = EpochHistory()
         self.history_lost = True
 
@@ -162,7 +165,7 @@ class SimulatedLog:
             self.checkpoint = offset
 
     def lead(self, epoch: int) -> None:
-        """Messages of which nobody knows the epochs become those of this one."""
+        """Messages whose epochs are lost become messages of this epoch."""
         if self.history_lost:
             self.history_lost = False
             starts = (EpochStart(epoch, self.log_start_offset),)
@@ -172,18 +175,19 @@ class SimulatedLog:
         self.epochs = self.epochs.assigned(epoch, offset)
 
     def append(self, entry: Entry, time_ms: int) -> None:
-        """As the leader."""
+        """Append a message as the leader."""
         self.times.append(time_ms)
         self._last[entry[1]] = (entry[2], len(self.entries))
         self.entries.append(entry)
 
     def next_stamp_ms(self, now_ms: int) -> int:
-        """The append time where the broker stamps: the clock, but never before the last stamp."""
+        """Return the append time that the broker assigns: its clock, but never before the last
+        one."""
         last_ms = self.times.of[-1] if len(self.entries) > self.log_start_offset else now_ms
         return max(now_ms, last_ms)
 
     def last_of(self, writer: Any) -> tuple[int, int]:
-        """(number, offset) of the last message of a writer; (-1, -1) without one."""
+        """Return (number, offset) of the last message of a writer; (-1, -1) without one."""
         return self._last.get(writer, (-1, -1))
 
     def read_stored(self, offset: int, max_bytes: int) -> Stored:
@@ -192,7 +196,7 @@ class SimulatedLog:
         return Stored(stretch, offset + count, count)
 
     def stretch(self, offset: int, end: int) -> SentStretch:
-        """Messages and their times, up to the log end, or to what cannot be read."""
+        """Return messages and their times up to `end`, the log end, or what cannot be read."""
         bad_from, damaged = self.bad_from, False
         if bad_from is not None and bad_from < end:
             in_front = offset < bad_from
@@ -218,7 +222,7 @@ class SimulatedLog:
         first = stored.next_offset - len(stretch.entries)
         if first != len(self.entries):
             if self._refused:
-                return True  # It was asked for before that.
+                return True  # the fetch was sent before that
             raise Violation(f"what begins at {first} is appended at {len(self.entries)}")
         self._refused = False
         for offset, entry in enumerate(stretch.entries, first):
@@ -227,12 +231,12 @@ class SimulatedLog:
         if stretch.entries:
             self.entries += stretch.entries
             self.take_times(first, stretch)
-        else:  # A line of an epoch without a message says nothing.
+        else:  # an epoch start without a message means nothing
             self._epochs = self._epochs.cut(first)
         return True
 
     def take_times(self, first: int, stretch: SentStretch) -> None:
-        """As a follower: the leader's segments and times."""
+        """Add the leader's segments and times, as a follower."""
         times, bases = self.times, stretch.bases
         if not bases:
             for time_ms in stretch.times_ms:
@@ -304,7 +308,7 @@ class SimulatedLog:
         self._before_cut = None
 
     def lose(self, random: Random) -> None:
-        """The power is cut: of what is not synced, something is lost."""
+        """Cut the power: some of what is not synced is lost."""
         before = self._before_cut
         kept = random.randint(max(self.synced_offset, self.log_start_offset), len(self.entries))
         del self.entries[kept:]
@@ -318,7 +322,7 @@ class SimulatedLog:
             self._cut()
 
     def open(self) -> None:
-        """The process is started: what it knew of the watermark is what is on the disk."""
+        """Start the process: it knows the watermark that is on the disk."""
         self.high_watermark = self.opened_watermark()
 
     def opened_watermark(self) -> int:
@@ -341,13 +345,13 @@ class SimulatedLog:
 
 
 def name_of(log: SimulatedLog) -> str:
-    """For a text."""
+    """Return a name for messages."""
     return f"{log.partition} at broker {log.directory.broker_id}"
 
 
 def _begun_at(history: EpochHistory, log_start_offset: int) -> EpochHistory:
-    """Of a log that begins at `log_start_offset`, as does the epoch in force there: an emptied log
-    has one start, at its end."""
+    """Return the history of a log that starts at `log_start_offset`, where the current epoch then
+    starts too. An emptied log has one start, at its end."""
     left = history.begun_at(log_start_offset).starts
     if not left or left[0].start_offset >= log_start_offset:
         return EpochHistory(left)
@@ -383,24 +387,24 @@ class SimulatedDirectory:
         self.owners: Mapping[int, Member] = {}
         self.watcher = watcher
         self.min_insyncs = min_insyncs
-        """By partition, `min.insync.replicas` of its topic, as it is now."""
+        """By partition, the current `min.insync.replicas` of its topic."""
         self.make_log = make_log
         self.logs: dict[Partition, SimulatedLog] = {}
         self.topics_at = 0
-        """Up to where the metadata log was applied."""
+        """Offset up to which the metadata log was applied."""
         self.stored: Callable[[], None] = _nothing
         self.damage_met = False
-        """Whether a log met damage that was not reported yet."""
+        """Whether a log met damage that has not been reported yet."""
         self.copied = False
-        """Whether it is a copy that no process has started with yet."""
+        """Whether the directory is a copy with which no process has started yet."""
 
     @property
     def member(self) -> Member:
         return Member(self.broker_id, self.identity.nonce)
 
     def is_in(self, members: Container[Member]) -> bool:
-        """Whether it is one of `members`, under its nonce or the one that takes its place. A copy
-        is none."""
+        """Whether the directory is one of `members`, under its nonce or the next one. A copy is
+        not."""
         following = Member(self.broker_id, self.identity.next_nonce)
         return not self.copied and (self.member in members or following in members)
 
@@ -422,13 +426,13 @@ class SimulatedDirectory:
         self.logs[partition] = self.make_log(partition, self)
 
     def forget_topics(self) -> None:
-        """The metadata does not name a topic any more: a leader lost it."""
+        """Remove a topic that the metadata no longer name, because a leader lost it."""
         topic = ("topic0", 0)
         if topic in self.logs and self.logs[METADATA].last_of("topic")[0] < 0:
             del self.logs[topic]
 
     def copy(self) -> "SimulatedDirectory":
-        """As it lies there now."""
+        """Return a copy of the directory in its current state."""
         made = SimulatedDirectory(self.broker_id, self.watcher, self.min_insyncs, self.make_log)
         made.identity = self.identity
         made.owners = self.owners
@@ -437,4 +441,4 @@ class SimulatedDirectory:
 
 
 def _nothing() -> None:
-    """In the place of a witness."""
+    """Default of `stored`: does nothing."""

@@ -1,4 +1,4 @@
-"""etcd as a model: one thing after another, leases on a clock of its own."""
+"""A model of etcd: requests one after the other, and leases on its own clock."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,20 +26,20 @@ class _Leased:
 
 @dataclass(slots=True)
 class EtcdModel:
-    """The keys of one cluster. All times are its own."""
+    """The keys of one cluster. All times are those of etcd's own clock."""
 
     state: ClusterState
     ttl_s: float
     revision: int = 1
     state_revision: int = 1
     leases: dict[int, float] = field(default_factory=dict)
-    """When each ends."""
+    """End of each lease, by lease id, in seconds of etcd's clock."""
     leader: _Leased | None = None
     members: dict[int, _Leased] = field(default_factory=dict)
     _last_lease: int = 0
 
     def handle(self, now_s: float, request: Request) -> object:
-        """What it answers: a view, (lease id, seconds), or `None`."""
+        """Carry out a request. Returns a view, (lease id, seconds), or `None`."""
         self.expire(now_s)
         if isinstance(request, ReadCluster):
             return self.view()
@@ -105,18 +105,18 @@ class EtcdModel:
         self.members = {name: it for name, it in self.members.items() if it.lease_id != lease_id}
 
     def saved(self) -> "EtcdModel":
-        """A snapshot of all keys and leases."""
+        """Return a snapshot of all keys and leases."""
         return replace(self, leases=dict(self.leases), members=dict(self.members))
 
     def restore(self, saved: "EtcdModel", now_s: float) -> None:
-        """Go back to a snapshot. No lease gets an id that another one had meanwhile."""
+        """Restore a snapshot. Lease ids given out since then are not used again."""
         self.state, self.leader = saved.state, saved.leader
         self.revision, self.state_revision = saved.revision, saved.state_revision
         self.members = dict(saved.members)
         self.leases = dict.fromkeys(saved.leases, now_s + self.ttl_s)
 
     def create(self, state: ClusterState) -> None:
-        """A person makes the state anew, while no broker runs."""
+        """Make the state anew, as an operator does while no broker runs."""
         self.revision += 1
         self.state, self.state_revision = state, self.revision
         self.leader = None
@@ -124,8 +124,8 @@ class EtcdModel:
         self.leases.clear()
 
     def remove(self, broker_id: int) -> bool:
-        """A person takes a broker out that is not there, while another one in sync is; whether that
-        was done."""
+        """Remove a broker for good, as an operator does if the broker is not registered and another
+        in-sync member is. Returns whether the broker was removed."""
         state = self.state.removed(broker_id)
         live = {member.value.member for member in self.members.values()}
         if broker_id in self.members or state == self.state or not state.isr & live:
@@ -135,6 +135,6 @@ class EtcdModel:
         return True
 
     def restart(self, now_s: float) -> None:
-        """Leases that had not ended begin anew, as they do when etcd has a new leader."""
+        """Renew the leases that have not ended, as etcd does when it gets a new leader."""
         self.expire(now_s)
         self.leases = dict.fromkeys(self.leases, now_s + self.ttl_s)

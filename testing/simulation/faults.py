@@ -1,4 +1,4 @@
-"""What goes wrong."""
+"""Faults that a schedule injects."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 
 JUMPS_MS: Final = (0, 0, -2_000, 5_000, -10_000, 60_000, -7_200_000, 7_200_000)
-"""How far a wall clock is off after a jump; 0: it was set right."""
+"""Offsets of a wall clock after a jump; 0: the clock was set right."""
 
 Act = tuple[Callable[[], None], int]
-"""Something that goes wrong, and how often beside others."""
+"""A fault, and its weight among the others."""
 
 
 class Faults:
-    """Does one fault at a time, or ends one."""
+    """Injects one fault at a time, or ends one."""
 
     def __init__(self, simulation: "Simulation", random: Random) -> None:
         self._simulation = simulation
         self._random = random
         self._old: dict[int, SimulatedDirectory] = {}
-        """Directories as they were while their broker was out of the ISR."""
+        """Directories as they were while their brokers were out of the ISR."""
         self._copies: dict[int, SimulatedDirectory] = {}
-        """Copies that were made at any time."""
+        """Copies of directories, made at any time."""
         self._saved: list[EtcdModel] = []
         """Snapshots of etcd."""
         for machine in simulation.machines.values():
@@ -61,14 +61,14 @@ class Faults:
         self._acts = [act for act, weight in acts for _ in range(weight)]
 
     def _drawn(self, acts: Sequence[Act]) -> Sequence[Act]:
-        """All kinds of acts, or some of them: a fault that others hide is met where those are
-        left out."""
+        """Return all faults, or a random part of them: without some faults, others that those hide
+        show up."""
         if not self._simulation.options.swarm or self._random.random() < 0.5:
             return acts
         return [each for each in acts if self._random.random() < 0.6]
 
     def watch(self, directory: SimulatedDirectory) -> None:
-        """Keep what the disk has whenever it gets another nonce out of the ISR."""
+        """Save the directory whenever it gets another nonce outside of the ISR."""
 
         def copy() -> None:
             if not directory.is_in(self._simulation.oracle.isr):
@@ -97,7 +97,7 @@ class Faults:
                 return
 
     def _cut_power(self) -> None:
-        """Of one machine, or of all."""
+        """Cut the power of one machine, or of all."""
         simulation = self._simulation
         machines = list(simulation.machines.values())
         if self._random.random() < 0.6:
@@ -118,7 +118,7 @@ class Faults:
     def _lost(self, *, swapped: bool) -> None:
         simulation = self._simulation
         directories = [machine.directory for machine in simulation.machines.values()]
-        # A member that is elected although it is not in sync has not synced what others did.
+        # An elected member that was not in sync has not synced what the others did.
         swapped = swapped or simulation.settings.unclean
         simulation.oracle.disks_lost(simulation.etcd.state, directories, swapped=swapped)
 
@@ -131,8 +131,8 @@ class Faults:
         return True
 
     def swap(self, machine: "Machine") -> None:
-        """A broker comes back with another disk: a new one, its own as it was while the broker was
-        out of the ISR, or with a copy of its directory."""
+        """Swap a broker's disk: for a new one, for its own as it was while the broker was out of
+        the ISR, or for one with a copy of its directory."""
         if machine.node is not None:
             machine.stop(silent=False)
         simulation = self._simulation
@@ -154,12 +154,12 @@ class Faults:
             machine.start()
 
     def _copy(self) -> None:
-        """A person copies a broker's directory, whether it runs or not."""
+        """Copy a broker's directory, as an operator does, whether the broker runs or not."""
         directory = self._machine().directory
         self._copies[directory.broker_id] = directory.copy()
 
     def stop_in_order(self) -> None:
-        """A person stops a broker, which has a second to leave."""
+        """Stop a broker in order, with a second to leave."""
         machine = self._machine()
         node = machine.active
         if node is None:
@@ -168,11 +168,11 @@ class Faults:
         self._simulation.leave(machine, node)
 
     def _save_etcd(self) -> None:
-        """A person takes a snapshot of etcd."""
+        """Take a snapshot of etcd."""
         self._saved.append(self._simulation.etcd.saved())
 
     def _set_back(self) -> None:
-        """A person restores etcd from a snapshot, while some brokers run."""
+        """Restore etcd from a snapshot while some brokers run."""
         simulation = self._simulation
         if self._saved and not simulation.oracle.set_back:
             for machine in simulation.machines.values():
@@ -183,7 +183,7 @@ class Faults:
             simulation.set_back(self._random.choice(self._saved))
 
     def _lose_history(self) -> None:
-        """A broker stops, and when it starts the epochs of one of its logs cannot be read."""
+        """Stop a broker, and make the epochs of one of its logs unreadable."""
         machine = self._machine()
         if machine.node is not None:
             machine.stop(silent=self._random.random() < 0.4)
@@ -195,7 +195,8 @@ class Faults:
             machine.start()
 
     def _cut(self) -> None:
-        """One direction between two machines, or between one and etcd; or all of one."""
+        """Cut the network between two machines, between one and etcd, or between one and all: in
+        one direction or both."""
         simulation = self._simulation
         one = self._machine().broker_id
         others = [0, *(number for number in simulation.machines if number != one)]
@@ -215,7 +216,7 @@ class Faults:
             self._simulation.network.cut.discard(self._random.choice(cut))
 
     def _break(self) -> None:
-        """A connection breaks; one side, or both, learn of it."""
+        """Break a connection; one side, or both, learn of it."""
         simulation = self._simulation
         if simulation.network.wires:
             wire = self._random.choice(simulation.network.wires)
@@ -229,13 +230,13 @@ class Faults:
                 machine.settle()
 
     def _pause(self) -> None:
-        """A process stands still, perhaps for longer than its lease."""
+        """Pause a process, perhaps for longer than its lease."""
         machine = self._machine()
         lease_s = self._simulation.settings.lease_s
         machine.paused_until_s = self._simulation.now_s + self._random.choice((0.5, 1.2)) * lease_s
 
     def _wait(self) -> None:
-        """Time goes by, and each broker does a little."""
+        """Let time pass, while each broker does a little."""
         for _ in range(self._random.choice((2, 5))):
             self._simulation.now_s += 0.5
             for machine in self._simulation.machines.values():
@@ -243,8 +244,8 @@ class Faults:
                 self._simulation.deliver()
 
     def _remove(self) -> None:
-        """A person takes a broker that is stopped out of the cluster, and sees that another one in
-        sync runs. It may come back."""
+        """Remove a stopped broker from the cluster, as an operator does who has checked that
+        another in-sync member runs. The broker may come back."""
         simulation = self._simulation
         machine = self._machine()
         in_sync = simulation.etcd.state.removed(machine.broker_id).isr
@@ -259,11 +260,11 @@ class Faults:
                 simulation.oracle.isr = simulation.etcd.state.isr
 
     def _slow_disk(self) -> None:
-        """A disk takes what is written, and syncs nothing for a while."""
+        """Let a disk accept writes without syncing them for a while."""
         self._machine().slow_until_s = self._simulation.now_s + self._random.choice((1.0, 5.0))
 
     def _damage(self) -> None:
-        """Stored bytes go bad; the broker does not know it yet."""
+        """Damage stored bytes; the broker does not know it yet."""
         simulation = self._simulation
         logs = self._machine().directory.logs.values()
         found = [log for log in logs if len(log.entries) > log.log_start_offset]
@@ -274,7 +275,7 @@ class Faults:
             self._lost(swapped=True)
 
     def _scrub(self) -> None:
-        """A reader at a broker, or its scrub, meets what went bad there."""
+        """Let a reader or the scrub at a broker find the damage there."""
         machine = self._machine()
         if machine.active is not None:
             for log in machine.directory.logs.values():
@@ -282,7 +283,7 @@ class Faults:
             machine.tick()
 
     def _jump(self) -> None:
-        """The wall clock of a broker jumps, mostly of one that leads, or is set right."""
+        """Let the wall clock of a broker jump, mostly of a leader, or set it right."""
         machine = self._leader() or self._machine()
         self._simulation.oracle.count("jumps")
         machine.wall_offset_ms = self._random.choice(JUMPS_MS)
@@ -295,7 +296,7 @@ class Faults:
         return self._random.choice(leaders) if leaders and self._random.random() < 0.7 else None
 
     def _expire(self, machine: "Machine") -> None:
-        """Retention passes at a leader, by its wall clock."""
+        """Apply retention at a leader, by its wall clock."""
         node = machine.active
         if node is None or node.leader is None or not node.readable(machine.now_s):
             return
@@ -311,14 +312,14 @@ class Faults:
         machine.settle()
 
     def _etcd(self) -> None:
-        """etcd stops, or starts again."""
+        """Stop etcd, or start it again."""
         simulation = self._simulation
         simulation.etcd_up = not simulation.etcd_up
         if simulation.etcd_up:
             simulation.etcd.restart(simulation.now_s)
 
     def hand_over(self) -> None:
-        """A person plans that another broker leads."""
+        """Plan that another broker leads, as an operator does."""
         target = self._machine().broker_id
         for machine in self._simulation.machines.values():
             node = machine.active

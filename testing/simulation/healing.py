@@ -1,4 +1,4 @@
-"""The end of a schedule: everything works again, so everything must come right by itself."""
+"""The end of a schedule: all faults end, and the cluster has to recover by itself."""
 
 from typing import TYPE_CHECKING
 
@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 _ROUNDS_MAX = 80
 
 _WRITE_ROUNDS = 20
-"""Of 0.2 s: a member that does not confirm leaves the ISR within 2 s, which etcd has to be told."""
+"""Rounds of 0.2 s: a member that does not confirm leaves the ISR within 2 s, and etcd has to be
+told."""
 
 
 def heal(simulation: "Simulation") -> None:
-    """End all faults and wait. Raises `Violation` when the cluster does not come right."""
+    """End all faults, and wait until the cluster has recovered. Raises `Violation` if it does
+    not."""
     simulation.network.cut.clear()
     if not simulation.etcd_up:
         simulation.etcd_up = True
@@ -47,8 +49,8 @@ def heal(simulation: "Simulation") -> None:
 
 
 def _compare_answers(simulation: "Simulation") -> None:
-    """Each broker says the same about the times of all messages: in one schedule of four, as it
-    takes long."""
+    """Check that all brokers give the same answers about the times of all messages. Done in one
+    schedule of four, as it takes long."""
     if simulation.seed % 4:
         return
     for machine in simulation.machines.values():
@@ -61,7 +63,7 @@ def _leaders(simulation: "Simulation") -> "list[Machine]":
 
 
 def _is_well(simulation: "Simulation") -> bool:
-    """One leader, all brokers in its ISR, everywhere the same messages."""
+    """Whether there is one leader, all brokers are in its ISR, and all have the same messages."""
     leaders = _leaders(simulation)
     if len(leaders) != 1 or leaders[0].node is None or leaders[0].node.leader is None:
         return False
@@ -77,7 +79,7 @@ def _is_well(simulation: "Simulation") -> bool:
             other = machine.directory.logs.get(partition)
             if other is None or other.log_start_offset < log.log_start_offset:
                 return False
-            start = other.log_start_offset  # An earlier leader may have let go more, unanswered.
+            start = other.log_start_offset  # An earlier leader may have removed more.
             if other.entries[start:] != log.entries[start:]:
                 return False
             if other.high_watermark != log.high_watermark or other.bad_from is not None:
@@ -90,7 +92,8 @@ def _is_well(simulation: "Simulation") -> bool:
 
 
 def _accept_loss(simulation: "Simulation") -> None:
-    """A person decides, where the members that have everything are gone for ever."""
+    """Accept a loss, as an operator does when the members that have everything are gone for
+    good."""
     if _leaders(simulation):
         return
     state = simulation.etcd.state
@@ -109,7 +112,7 @@ def _accept_loss(simulation: "Simulation") -> None:
 
 
 def _repair(simulation: "Simulation") -> None:
-    """A person gives up what went bad at a leader, where no other member in sync can lead."""
+    """Cut off damage at a leader, as an operator does when no other in-sync member can lead."""
     for machine in _leaders(simulation):
         logs = [log for log in machine.directory.logs.values() if log.damage_known]
         isr = simulation.etcd.state.isr
@@ -124,7 +127,7 @@ def _repair(simulation: "Simulation") -> None:
 
 
 def _write(simulation: "Simulation") -> None:
-    """A producer writes, and gets an answer."""
+    """Check that a producer's write is acknowledged."""
     machine = _leaders(simulation)[0]
     if simulation.min_insyncs[DATA] > len(simulation.machines):
         return

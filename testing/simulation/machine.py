@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 ONE_NONCE: Final = 7
 
 BEGIN_MS: Final = 1_600_000_000_000
-"""The wall clock at the beginning."""
+"""Wall clock at the start, in ms since the epoch."""
 
 _watched: dict[type[Node], type[Node]] = {}
 
 
 def _watching(node_class: type[Node]) -> type[Node]:
-    """`node_class`, which calls the oracle before it leads."""
+    """Return a subclass of `node_class` that calls the oracle before it leads."""
     found = _watched.get(node_class)
     if found is None:
 
@@ -57,17 +57,18 @@ def _watching(node_class: type[Node]) -> type[Node]:
 
 
 class EtcdRequest(NamedTuple):
-    """What a process asked of etcd."""
+    """A request that a process sent to etcd."""
 
     machine: "Machine"
     run: int
     effect: ReadCluster | GrantLease | RenewLease | RevokeLease | Register | Transact
     sent: RequestState | None
-    """What the process knew then."""
+    """What the process knew when it sent the request."""
 
 
 class Machine:
-    """Carries out the effects of its node; everything that takes time is left to the schedule."""
+    """One machine. It carries out the effects of its node; what takes time is left to the
+    schedule."""
 
     def __init__(self, simulation: "Simulation", directory: SimulatedDirectory) -> None:
         self.simulation = simulation
@@ -77,10 +78,10 @@ class Machine:
         self.rate = 1.0 + self.random.uniform(-0.03, 0.03)
         self.offset_s = self.random.uniform(0, 1000)
         self.wall_offset_ms = simulation.times.randint(-200, 200)
-        """How far its wall clock is off."""
+        """How far the machine's wall clock is off, in ms."""
         self.paused_until_s = 0.0
         self.slow_until_s = 0.0
-        """Until then its disk finishes no sync that is asked for."""
+        """Time until which the disk completes no sync."""
         self.run = 0
         self.node: Node | None = None
         self.wires: dict[SimulatedWire, None] = {}
@@ -90,23 +91,23 @@ class Machine:
 
     @property
     def may_have_lost(self) -> bool:
-        """Whether a process that starts is in doubt."""
+        """Whether a starting process is in doubt."""
         logs = self.directory.logs.values()
         return self.lost_power or any(log.history_lost or log.damage_known for log in logs)
 
     @property
     def now_s(self) -> float:
-        """Its boot-time clock."""
+        """Boot-time clock of the machine."""
         return self.simulation.now_s * self.rate + self.offset_s
 
     @property
     def wall_ms(self) -> int:
-        """Its wall clock."""
+        """Wall clock of the machine."""
         return BEGIN_MS + int(self.simulation.now_s * 1000) + self.wall_offset_ms
 
     @property
     def active(self) -> Node | None:
-        """Its node, if the process runs."""
+        """The node, if the process runs and is not paused."""
         if self.paused_until_s > self.simulation.now_s:
             return None
         return self.node
@@ -154,7 +155,7 @@ class Machine:
             self.settle()
 
     def _look_again(self) -> None:
-        """A process that starts has forgotten what was damaged. The start finds some of it."""
+        """Forget some known damage: a starting process finds only a part of it again."""
         directory = self.directory
         directory.damage_met = False
         for log in directory.logs.values():
@@ -162,7 +163,7 @@ class Machine:
                 log.damage_known = False
 
     def _report_damage(self, node: Node) -> None:
-        """Of a leader again and again, until another one leads."""
+        """Report found damage to the node; repeatedly at a leader, until another broker leads."""
         directory = self.directory
         met, directory.damage_met = directory.damage_met, False
         known = any(log.damage_known for log in directory.logs.values())
@@ -175,7 +176,7 @@ class Machine:
             node.reminded()
 
     def stop(self, silent: bool) -> None:
-        """The process ends at once."""
+        """End the process at once."""
         self.node = None
         self.syncs.clear()
         self.reminds = False
@@ -188,7 +189,7 @@ class Machine:
     # Effects.
 
     def settle(self) -> None:
-        """Carry out what the node wants, and what that brings about."""
+        """Carry out the effects of the node, and those that result from them."""
         node = self.node
         while node is not None and node.effects:
             effects = node.effects[:]
@@ -200,12 +201,12 @@ class Machine:
             self._make_topics(node)
 
     def _make_topics(self, node: Node) -> None:
-        """Metadata below the watermark names topics; each has a log then."""
+        """Create the logs of the topics that committed metadata name."""
         log = self.directory.logs[METADATA]
         if self.directory.topics_at < log.high_watermark:
             visible = log.entries[self.directory.topics_at : log.high_watermark]
             numbers = [entry[2] for entry in visible if entry is not None and entry[1] == "topic"]
-            if "topic" in log.expired:  # What is below the log start is said by the state there.
+            if "topic" in log.expired:  # the state at the log start names the topics below it
                 numbers.append(log.expired["topic"][0])
             for number in numbers:
                 name = (f"topic{number}", 0)
@@ -268,7 +269,7 @@ class Machine:
         return self.slow_until_s > self.simulation.now_s
 
     def sync(self) -> None:
-        """Finish the syncs that are wanted, and remind the node."""
+        """Complete the requested syncs, and remind the node."""
         node = self.active
         if node is None or not self.is_due:
             return
@@ -285,13 +286,13 @@ class Machine:
             node.synced(partition)
         self.settle()
 
-    # What comes in.
+    # Incoming messages.
 
     def deliver(self, wire: SimulatedWire, to_leader: bool) -> None:
-        """The first message on its way arrives."""
+        """Deliver the first message in flight."""
         node = self.active
         if node is None and self.node is not None:
-            return  # Paused: it waits in a buffer.
+            return  # paused: the message waits in a buffer
         queue = wire.to_leader if to_leader else wire.to_follower
         if not queue:
             return
@@ -313,7 +314,7 @@ class Machine:
         self.settle()
 
     def _check_for(self, message: FromFollower) -> None:
-        """Check what a follower got damaged."""
+        """Check the messages that a follower received damaged."""
         if message.says == Says.FETCH:
             for position in message.positions:
                 partition = partition_of(position)
@@ -321,7 +322,7 @@ class Machine:
                     self.directory.logs[partition].find_damage()
 
     def answered(self, request: "EtcdRequest", answer: Any) -> None:
-        """etcd's answer arrives."""
+        """Deliver etcd's answer."""
         effect = request.effect
         node = self.node
         if not isinstance(node, ClusterNode):

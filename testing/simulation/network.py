@@ -1,15 +1,16 @@
-"""Connections between brokers: ordered each for itself, and late beside others."""
+"""Connections between brokers. Messages of one connection keep their order; connections are
+independent."""
 
 from collections import deque
 from random import Random
 from typing import Any, Final
 
 END: Final = None
-"""In the place of a message: the other side is gone."""
+"""In place of a message: the other side has closed."""
 
 
 class SimulatedWire:
-    """One connection. What is on its way goes on after the sender is gone."""
+    """One connection. Messages in flight stay deliverable after their sender is gone."""
 
     __slots__ = (
         "follower_id",
@@ -32,19 +33,19 @@ class SimulatedWire:
 
 
 class Network:
-    """All connections, and which machines cannot reach which."""
+    """All connections, and the directions in which machines cannot reach each other."""
 
     def __init__(self, random: Random) -> None:
         self.wires: list[SimulatedWire] = []
         self.cut: set[tuple[int, int]] = set()
-        """(from, to): what is sent so does not arrive. 0 is etcd."""
+        """Pairs (from, to) between which nothing arrives. 0 is etcd."""
         self._random = random
 
     def reaches(self, sender: int, receiver: int) -> bool:
         return (sender, receiver) not in self.cut
 
     def left(self, wire: SimulatedWire, by_follower: bool, silent: bool = False) -> None:
-        """One side has closed; `silent`: the other does not learn of it."""
+        """Close a connection on one side. `silent`: the other side does not learn of it."""
         mine, other = (
             (wire.to_follower, wire.to_leader)
             if by_follower
@@ -63,7 +64,7 @@ class Network:
             self.wires.remove(wire)
 
     def deliverable(self) -> list[tuple[SimulatedWire, bool]]:
-        """(wire, whether to its leader) where something can arrive now."""
+        """Return the pairs (wire, whether to its leader) on which a message can arrive now."""
         cut = self.cut
         found = []
         for wire in self.wires:

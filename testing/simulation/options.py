@@ -1,4 +1,4 @@
-"""What kind of cluster a seed makes."""
+"""The options of a schedule, and the settings drawn from its seed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from .disk import SimulatedDirectory, SimulatedLog
 
 @dataclass(slots=True)
 class ScheduleOptions:
-    """What is drawn once for a schedule, and which rules are replaced by others in it."""
+    """Options of a schedule, and replacements for some of its classes."""
 
     steps: int = 260
     brokers: int | None = None
@@ -23,9 +23,9 @@ class ScheduleOptions:
     node_class: type[Node] = ClusterNode
     log_class: Callable[[Partition, SimulatedDirectory], SimulatedLog] = SimulatedLog
     own_min_insync: bool = False
-    """Whether topics have their own `min.insync.replicas`, which a person alters."""
+    """Whether topics have their own `min.insync.replicas`, which an operator alters."""
     own_durability: bool = False
-    """Whether topics have their own `acks.all.durability`, which a person alters."""
+    """Whether topics have their own `acks.all.durability`, which an operator alters."""
     loses_histories: bool = False
     """Whether the epochs of logs cannot be read at some starts."""
     copies: bool = True
@@ -33,13 +33,13 @@ class ScheduleOptions:
     swarm: bool = True
     """Whether half of the seeds leave out some kinds of faults."""
     sets_back: bool = False
-    """Whether etcd goes back, once, to an older state."""
+    """Whether etcd is restored, once, to an older state."""
     damages: bool = False
-    """Whether stored bytes go bad."""
+    """Whether stored bytes are damaged."""
     clocks_jump: bool = False
     """Whether the wall clocks of brokers jump."""
     one_nonce: bool = False
-    """Whether all directories have the same nonce, so that a broker's id is all there is."""
+    """Whether all directories have the same nonce, so that members differ only by broker id."""
 
     there_at_first: ClassVar[float] = 0.9
     min_insyncs: ClassVar[tuple[int, ...]] = (1, 1, 1, 2, 3)

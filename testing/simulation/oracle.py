@@ -1,4 +1,5 @@
-"""What was promised so far, and whether it holds. Checks only what changes, when it changes."""
+"""Records what was promised so far, and checks that it holds. Checks only changes, when they
+happen."""
 
 from itertools import pairwise
 from typing import Any
@@ -14,7 +15,7 @@ _NEVER = 2**62
 
 
 class PartitionTruth:
-    """What is committed of one partition."""
+    """The committed messages of one partition, and what was promised about them."""
 
     __slots__ = (
         "bases",
@@ -33,28 +34,28 @@ class PartitionTruth:
     def __init__(self) -> None:
         self.committed: list[Entry | None] = []
         self.times_ms: list[int] = []
-        """Of all that is committed."""
+        """Times of all committed messages."""
         self.bases: list[int] = []
-        """Where the segments begin that have it."""
+        """Base offsets of the segments that contain them."""
         self.known_from = 0
-        """Below it a leader that was allowed to lose something had nothing."""
+        """Offset below which a leader that was allowed to lose messages had none."""
         self.start = 0
-        """Below it a leader has let messages expire."""
+        """Offset below which a leader has let messages expire."""
         self.trimmed = 0
-        """Below it a client got the answer that all messages are gone."""
+        """Offset below which all messages are gone, as answered to a client."""
         self.shown = 0
         """The highest watermark that a client got from a leader."""
         self.durable = 0
-        """Below it a producer got the answer that all is synced by all of the ISR."""
+        """Offset below which all of the ISR have synced everything, as answered to a producer."""
         self.excused = _NEVER
-        """From here on no member of the ISR has kept its disk."""
+        """Offset from which on no member of the ISR has kept its disk."""
         self.lost_at_epoch = -1
-        """Epoch of the last leader that was allowed to lose something."""
+        """Epoch of the last leader that was allowed to lose messages."""
         self.last: dict[Any, int] = {}
         """By writer, the number of its last committed message."""
 
     def count(self, log: SimulatedLog) -> None:
-        """What this log shows is what there is now."""
+        """Take the content of this log as the truth."""
         end = max(len(self.committed), log.high_watermark)
         self.take(log, end)
         self.known_from = log.log_start_offset
@@ -64,14 +65,14 @@ class PartitionTruth:
                 self.last[entry[1]] = entry[2]
 
     def take(self, log: SimulatedLog, end: int) -> None:
-        """What this log has below `end` is committed, too."""
+        """Record as committed what this log has below `end`."""
         first, times = len(self.committed), log.times
         self.committed += log.entries[first:end]
         self.times_ms += times.of[first:end]
         self.bases += times.bases_between(first, end)
 
     def cut(self, end: int) -> None:
-        """What is from `end` on is lost."""
+        """Record that everything from `end` on is lost."""
         del self.committed[end:], self.times_ms[end:]
         self.bases = [base for base in self.bases if base < end]
 
@@ -82,27 +83,28 @@ class Oracle:
     def __init__(self, reads_may_be_old: bool) -> None:
         self.truths: dict[Partition, PartitionTruth] = {}
         self.leaders: dict[SimulatedDirectory, tuple[int, Incarnation]] = {}
-        """Directories that are led from now: (epoch, by whom)."""
+        """Directories of current leaders: (epoch, incarnation)."""
         self.led: dict[int, Incarnation] = {}
-        """By epoch, who committed something in it."""
+        """By epoch, the incarnation that committed something in it."""
         self.isr: frozenset[Member] = frozenset()
-        """As etcd has it."""
+        """The ISR in etcd."""
         self.counts: dict[str, int] = {}
         self.syncs: dict[Partition, bool] = {}
-        """By partition, whether `acks.all.durability` of its topic is `fsync` now. All brokers know
-        of a change at once: only who leads goes by it."""
+        """By partition, whether `acks.all.durability` of its topic is `fsync` now. All brokers
+        learn of a change at once: only the leader uses the value."""
         self.goes_on = False
-        """Whether the broker that is elected led last."""
+        """Whether the elected broker is also the one that led last."""
         self.stamped: set[Partition] = set()
-        """Partitions of which the leader says the times."""
+        """Partitions whose times the leader assigns."""
         self.set_back = False
-        """Whether etcd went back. What was answered then counts no more: a person chooses whose
-        messages do, and in the end all brokers have those."""
+        """Whether etcd was restored to an older state. Earlier acknowledgements no longer count: an
+        operator chooses whose messages do, and in the end all brokers have those."""
         self.halted = False
-        """Whether a broker knew that etcd went back, and told the others: none leads until a person
-        makes the state anew."""
+        """Whether a broker noticed the restore and told the others. Then none leads until an
+        operator makes the state anew."""
         self.known_epoch = -1
-        """The highest epoch that the brokers knew which ran then: none begins below."""
+        """Highest epoch known to the brokers that ran at the restore. No epoch below it may
+        begin."""
         self._reads_may_be_old = reads_may_be_old
 
     def count(self, what: str) -> None:
@@ -117,7 +119,8 @@ class Oracle:
     # Disks.
 
     def watermark(self, log: SimulatedLog, offset: int) -> None:
-        """Below the watermark all replicas are equal, and what a leader puts there is committed."""
+        """Check that all replicas are equal below the watermark. What a leader puts there is
+        committed."""
         truth = self.truth(log.partition)
         old, committed = log.high_watermark, truth.committed
         if offset < old:
@@ -139,7 +142,7 @@ class Oracle:
             self._commit(log, truth, offset)
 
     def _is_of_the_lost(self, log: SimulatedLog, truth: PartitionTruth) -> bool:
-        """Whether it follows, or is, a leader from before a loss that was allowed."""
+        """Whether the log belongs to, or follows, a leader from before an accepted loss."""
         leading = self.leaders.get(log.directory)
         epoch = leading[0] if leading else log.directory.identity.highest_epoch
         return epoch < truth.lost_at_epoch
@@ -167,7 +170,7 @@ class Oracle:
             self._times_rise(log, truth, first)
 
     def _times_rise(self, log: SimulatedLog, truth: PartitionTruth, first: int) -> None:
-        """Append times never run backwards, whichever broker leads."""
+        """Check that append times never run backwards, whichever broker leads."""
         times_ms = truth.times_ms[max(first - 1, log.log_start_offset, truth.known_from) :]
         if any(before > after for before, after in pairwise(times_ms)):
             raise Violation(f"{name_of(log)}: append times run backwards: {times_ms}")
@@ -181,7 +184,7 @@ class Oracle:
         truth.last[writer] = number
 
     def cut(self, log: SimulatedLog, offset: int) -> None:
-        """A member of the ISR never cuts what is committed."""
+        """Check that a member of the ISR never truncates what is committed."""
         self.count("cuts")
         if self.set_back:
             return
@@ -199,8 +202,8 @@ class Oracle:
         self.cut(log, offset)
 
     def started(self, log: SimulatedLog, offset: int) -> None:
-        """Only leaders let messages expire. Who recovers, with an empty ISR, takes over how
-        far others had let them."""
+        """Check that only leaders let messages expire. A broker that recovers the cluster, with an
+        empty ISR, adopts the log start of others."""
         if self.set_back:
             return
         truth = self.truth(log.partition)
@@ -214,7 +217,7 @@ class Oracle:
     def elected(
         self, directory: SimulatedDirectory, epoch: int, who: Incarnation, may_lose: bool
     ) -> None:
-        """A leader has everything that is committed."""
+        """Check that a leader has everything that is committed."""
         self.count("elections")
         self.leaders[directory] = (epoch, who)
         if self.set_back:
@@ -229,7 +232,7 @@ class Oracle:
         truth = self.truths[partition]
         log = directory.logs.get(partition)
         if may_lose:
-            truth.lost_at_epoch = epoch  # Who led before may go on beside it for a while.
+            truth.lost_at_epoch = epoch  # the former leader may lead beside it for a while
             truth.start = truth.start if log is None else log.log_start_offset
         have = 0 if log is None else _common(log, truth, self._known_damage(log))
         if log is not None and not may_lose and truth.excused == _NEVER:
@@ -255,14 +258,14 @@ class Oracle:
         return None if self.goes_on else log.damaged_from
 
     def same_answers(self, log: SimulatedLog) -> None:
-        """No answer about time, and no verdict of retention, is another one than that of the leader
-        that committed these messages."""
+        """Check that all answers about times, and the decisions of retention, are the same as at
+        the leader that committed these messages."""
         truth = self.truth(log.partition)
         start, end = log.log_start_offset, len(truth.committed)
         if log.partition == METADATA or start >= end or start < truth.known_from or self.set_back:
             return
         if _common(log, truth, None) < end:
-            return  # Something is lost, as was allowed.
+            return  # messages were lost, as was allowed
         self.count("answers")
         times_ms = truth.times_ms[:end]
         known_ms = sorted(times_ms[start:])
@@ -273,7 +276,7 @@ class Oracle:
             raise Violation(f"{name_of(log)}: of {targets_ms} it says {given}, not {right}")
 
     def has_time(self, partition: Partition, offset: int, created_ms: int) -> None:
-        """A message was acknowledged to a producer that gave it this time."""
+        """Check the time of a message that was acknowledged to a producer with this create time."""
         truth = self.truth(partition)
         if self.set_back or not truth.start <= offset < len(truth.times_ms):
             return
@@ -310,8 +313,8 @@ class Oracle:
     def disks_lost(
         self, state: ClusterState, directories: list[SimulatedDirectory], *, swapped: bool
     ) -> None:
-        """Some disk lost something. Excused is what no member of the ISR has any more: of what was
-        answered as synced, only what was on a disk that was swapped."""
+        """Record that a disk has lost something. Excused is what no member of the ISR has any more.
+        Of messages acknowledged as synced, only those on a swapped disk are excused."""
         if self.set_back:
             return
         members = state.isr or _counted_last(state, directories)
@@ -331,13 +334,14 @@ class Oracle:
             self.truths["topic0", 0].excused = 0
         if not self._one_has_all(keep):
             for truth in self.truths.values():
-                # None leads by itself then: each is the greatest somewhere.
+                # No member leads by itself then: each has the most in some partition.
                 truth.excused = min(truth.excused, len(truth.committed))
 
     def _check_durable(
         self, partition: Partition, truth: PartitionTruth, directories: list[SimulatedDirectory]
     ) -> None:
-        """A power cut takes nothing that was answered as synced, of the members that are asked."""
+        """Check that no power cut takes messages acknowledged as synced from all the members that
+        count."""
         logs = [d.logs[partition] for d in directories if partition in d.logs]
         has = max((_common(log, truth, log.bad_from) for log in logs), default=0)
         if has < min(truth.durable, truth.excused):
@@ -362,7 +366,7 @@ class Oracle:
     def acknowledged(
         self, partition: Partition, offset: int, entry: Entry, *, synced: bool
     ) -> None:
-        """What was answered as stored by all is committed."""
+        """Check that an acknowledged message is committed."""
         if self.set_back:
             return
         truth = self.truth(partition)
@@ -379,12 +383,13 @@ class Oracle:
         truth.shown = max(truth.shown, offset + 1)
 
     def trimmed(self, partition: Partition, offset: int) -> None:
-        """A trim was answered."""
+        """Record that a trim was acknowledged."""
         truth = self.truth(partition)
         truth.trimmed = max(truth.trimmed, offset)
 
     def read(self, directory: SimulatedDirectory) -> None:
-        """A client reads at a leader, all partitions: nothing that was seen is gone."""
+        """Check a client's read of all partitions at a leader: nothing that a client has seen is
+        gone."""
         self.count("reads")
         if self.set_back:
             return
@@ -402,7 +407,7 @@ class Oracle:
 
 
 def _common(log: SimulatedLog, truth: PartitionTruth, bad_from: int | None) -> int:
-    """Up to where a log has what is committed, and can read it."""
+    """Return the offset up to which a log has what is committed, and can read it."""
     committed = truth.committed
     first = max(truth.start, log.log_start_offset)
     last = min(len(committed), len(log.entries))
@@ -414,7 +419,7 @@ def _common(log: SimulatedLog, truth: PartitionTruth, bad_from: int | None) -> i
 
 
 def _counted_last(state: ClusterState, directories: list[SimulatedDirectory]) -> frozenset[Member]:
-    """The ISR that a leader counted last, while it is empty."""
+    """Return the ISR that a leader counted last, for a state with an empty ISR."""
     there = {directory.member: directory.identity.counted_revision for directory in directories}
     counted = max((there.get(kept.member, 0) for kept in state.kept), default=0)
     return frozenset(kept.member for kept in state.kept if kept.revision >= counted)

@@ -1,4 +1,4 @@
-"""What happens when: steps, faults, and the healing at the end, all from one seed."""
+"""The schedule: steps, faults, and the recovery at the end, all determined by one seed."""
 
 from random import Random
 from typing import Any
@@ -22,10 +22,10 @@ from .oracle import Oracle
 _STEPS_S = (0.0, 0.0, 0.0, 0.02, 0.1, 0.3)
 
 ALTERED = 0.02
-"""How often a person alters `min.insync.replicas` of the topics."""
+"""Probability per step that an operator alters `min.insync.replicas` of the topics."""
 
 ETCD = 0
-"""In the place of a broker's id."""
+"""Stands for etcd in place of a broker id."""
 
 
 class Simulation:
@@ -43,16 +43,16 @@ class Simulation:
         self.clients = Clients(self, self.random)
         self.loss_accepted = False
         self.topics_made = False
-        """Whether the metadata of some broker names the second topic."""
+        """Whether the metadata of some broker name the second topic."""
         self.etcd_up = True
         self.requests: list[EtcdRequest] = []
         self.replies: list[tuple[EtcdRequest, Any]] = []
         self.min_insyncs = dict.fromkeys((DATA, TOPIC), self.settings.min_insync)
-        """By partition, `min.insync.replicas` of its topic. All brokers know of a change at once:
-        only who leads goes by it."""
+        """By partition, `min.insync.replicas` of its topic. All brokers learn of a change at once:
+        only the leader uses the value."""
         self.times = Random(f"{seed} times")
         self.stamped = {name for name in (DATA, TOPIC) if self.times.random() < 0.4}
-        """Partitions of topics whose messages get the time at which they are appended."""
+        """Partitions of topics whose messages get an append time."""
         self.oracle.stamped = self.stamped
         self._alters = Random(f"{seed} min.insync.replicas")
         self._durability = Random(f"{seed} acks.all.durability")
@@ -70,10 +70,10 @@ class Simulation:
         self.alter_topics(DATA, TOPIC)
         for machine in self.machines.values():
             if machine.broker_id == 1 or self.random.random() < self.options.there_at_first:
-                machine.start()  # Others are added later.
+                machine.start()  # the others are added later
 
     def new_directory(self, broker_id: int) -> SimulatedDirectory:
-        """As on a new disk."""
+        """Return the directory of a new disk."""
         directory = SimulatedDirectory(
             broker_id, self.oracle, self.min_insyncs, self.options.log_class
         )
@@ -84,14 +84,14 @@ class Simulation:
         return directory
 
     def least_in_sync(self, partition: Partition) -> int:
-        """How many have to be in sync when a message is acknowledged."""
+        """Return how many members have to be in sync when a message is acknowledged."""
         return self.min_insyncs.get(partition, self.settings.min_insync)
 
     def data_partitions(self) -> list[Partition]:
         return [DATA, TOPIC] if self.topics_made else [DATA]
 
     def run(self) -> Oracle:
-        """The whole schedule. Raises `Violation`."""
+        """Run the whole schedule. Raises `Violation`."""
         self.warm_up()
         for _ in range(self.options.steps):
             self.step()
@@ -102,14 +102,14 @@ class Simulation:
         return Oracle(reads_may_be_old=not self.options.lease)
 
     def draw(self) -> None:
-        """Change what was drawn, before the first broker starts."""
+        """Override what was drawn, before the first broker starts."""
 
     def heal(self) -> None:
-        """End all faults; everything has to come right. Raises `Violation`."""
+        """End all faults; the cluster has to recover. Raises `Violation` if it does not."""
         heal(self)
 
     def make_node(self, machine: Machine, node_class: type) -> Node:
-        """The node of a process that starts."""
+        """Return the node of a starting process."""
         node: Node = node_class(
             machine.directory,
             Incarnation(machine.broker_id, machine.run),
@@ -121,8 +121,8 @@ class Simulation:
         return node
 
     def leave(self, machine: Machine, node: Node) -> None:
-        """Stop a broker in order: a leader hands over, a follower leaves the ISR, for a second at
-        most, in which anything happens."""
+        """Stop a broker in order: a leader hands over, a follower leaves the ISR. This takes about
+        a second at most, in which other things happen."""
         leader = node.leader
         node.leave()
         if leader is not None and isinstance(node, ClusterNode):
@@ -141,13 +141,14 @@ class Simulation:
         machine.stop(silent=False)
 
     def warm_up(self) -> None:
-        """Until the first leader is there and has been found."""
+        """Run until the first leader is there and known."""
         for _ in range(4):
             self.now_s += 0.4
             self.round()
 
     def alter_topics(self, *partitions: Partition) -> None:
-        """A person gives topics their own `min.insync.replicas` and `acks.all.durability`."""
+        """Give topics new values of `min.insync.replicas` and `acks.all.durability`, as an operator
+        does."""
         for partition in partitions:
             value = self._alters.choice((self.settings.min_insync, *self.options.min_insyncs))
             if not self.options.own_min_insync:
@@ -161,7 +162,7 @@ class Simulation:
         return self.oracle.syncs.get(partition, self.settings.sync_for_acks_all)
 
     def step(self) -> None:
-        """One thing happens."""
+        """Let one thing happen."""
         if self._alters.random() < ALTERED:
             self.alter_topics(DATA, TOPIC)
         random = self.random.random
@@ -179,8 +180,9 @@ class Simulation:
             self.faults.act()
 
     def set_back(self, saved: EtcdModel) -> None:
-        """etcd is restored. Brokers that run hear of it before anything else happens. One that
-        knows a later epoch cannot miss it; others do where etcd has as many revisions again."""
+        """Restore etcd from a snapshot. Running brokers read it before anything else happens. A
+        broker that knows a later epoch must notice; others notice if etcd has fewer revisions than
+        they know."""
         oracle = self.oracle
         oracle.count("set back")
         self.drop_requests()
@@ -201,12 +203,13 @@ class Simulation:
         oracle.halted = knows
 
     def drop_requests(self) -> None:
-        """What is on its way to etcd, and from it, does not arrive."""
+        """Lose all requests and answers between brokers and etcd."""
         self.requests.clear()
         self.replies.clear()
 
     def cure(self) -> None:
-        """A person stops all brokers, and makes the state anew with the directory of one."""
+        """Stop all brokers and make the state anew with the directory of one, as an operator
+        does."""
         for machine in self.machines.values():
             if machine.node is not None:
                 machine.stop(silent=False)
@@ -225,10 +228,10 @@ class Simulation:
     def _random_machine(self) -> Machine:
         return self.machines[1 + int(self.random.random() * len(self.machines))]
 
-    # What is on its way.
+    # Messages in flight.
 
     def deliver(self) -> None:
-        """Something arrives somewhere."""
+        """Deliver one message, request or answer."""
         wires = self.network.deliverable()
         waiting = len(wires) + len(self.requests) + len(self.replies)
         if not waiting:
@@ -246,7 +249,7 @@ class Simulation:
         machine.deliver(wire, to_leader)
 
     def _ask_etcd(self, number: int) -> None:
-        """etcd gets a request; its answer follows at once, or late, or is lost."""
+        """Deliver a request to etcd. Its answer arrives at once, or late, or is lost."""
         request = self.requests[number]
         if not self.etcd_up or not self.network.reaches(request.machine.broker_id, ETCD):
             return
@@ -264,19 +267,21 @@ class Simulation:
             self.replies.pop()
 
     def _isr_changed(self, effect: object) -> None:
-        """A broker that is elected has to show that it was to be: until it leads, those count that
-        were in sync before."""
+        """Record lost messages after a change of the ISR, except after an election: an elected
+        broker has to prove itself, so the members in sync before the election count until it
+        leads."""
         if not isinstance(effect, Transact) or effect.lead_on_lease is None:
             self.look_for_losses(leads=True)
 
     def led_last(self, broker_id: int) -> bool:
-        """Whether a broker that is elected led before, and no other was elected meanwhile. With
-        damage it goes on alone, and lets another one lead that comes back."""
+        """Whether an elected broker led before, with no other broker elected since. After damage
+        such a broker continues alone, and hands over to one that comes back."""
         leader = self._before_election.leader
         return leader is not None and leader.broker_id == broker_id
 
     def look_for_losses(self, *, leads: bool) -> None:
-        """What no member in sync can read any more is lost. `leads`: the ISR in etcd counts."""
+        """Report messages as lost that no in-sync member can read any more. `leads`: the current
+        ISR in etcd counts."""
         directories = [machine.directory for machine in self.machines.values()]
         if leads:
             self._before_election = self.etcd.state
@@ -295,7 +300,7 @@ class Simulation:
             del self.replies[number]
 
     def round(self) -> None:
-        """Each broker has the time to do what there is to do."""
+        """Give each broker the time to do everything that is pending."""
         for machine in self.machines.values():
             machine.tick()
         for _ in range(60):

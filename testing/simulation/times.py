@@ -1,7 +1,7 @@
-"""Times of the messages of a simulated log, and what it answers about them.
+"""The times of messages in a simulated log, and the log's answers about them.
 
-A log keeps, beside its messages, where its segments begin and the largest time in each, as a time
-index does. `answers` goes by these; `true_answers` reads every message.
+Beside the messages a log keeps the start of its segments and the largest time in each, like a time
+index. `answers` uses these; `true_answers` reads every message.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,12 +14,12 @@ from ...protocol.records.layout import NO_TIMESTAMP
 from ...storage.log.retention import plan_retention
 
 SEGMENT_MESSAGES: Final = 4
-"""A leader begins a segment behind so many."""
+"""Messages in a segment before a leader starts the next one."""
 
 RETENTION_MS: Final = 3_600_000
 
 LIMIT_MS: Final = 1_800_000
-"""`max.message.time.difference.ms`"""
+"""The topics' `max.message.time.difference.ms`."""
 
 SETTINGS: Final = topic_settings(
     {},
@@ -28,21 +28,21 @@ SETTINGS: Final = topic_settings(
 
 
 class TimeAnswers(NamedTuple):
-    """What a log says about the time of its messages in a range of offsets."""
+    """What a log answers about the times of its messages in a range of offsets."""
 
     firsts: tuple[int, ...]
-    """For each time asked for, the first offset with that time or a later one; -1 for none."""
+    """For each requested time, the first offset with that time or a later one; -1 for none."""
     counts: tuple[int, ...]
-    """For each two times that follow each other, how many messages are between."""
+    """For each two consecutive times, the number of messages between them."""
     largest: tuple[int, int]
     """The largest time, and the first offset that has it."""
     deleted: tuple[int, ...]
-    """For the times in the middle, where the log would begin if retention passed just when
-    messages of that time are due."""
+    """For the middle times, the log start after retention at the moment when messages of that time
+    expire."""
 
 
 class Judged(NamedTuple):
-    """`SegmentFacts` of a simulated segment."""
+    """A simulated segment, as the `SegmentFacts` that retention needs."""
 
     base_offset: int
     next_offset: int
@@ -61,13 +61,13 @@ class Times:
 
     def __init__(self) -> None:
         self.of: list[int] = []
-        """By offset; -1 below the log start."""
+        """Times by offset; -1 below the log start."""
         self.start = 0
-        """The log start."""
+        """The log start offset."""
         self.bases: list[int] = [0]
-        """Where the segments begin. The first one may begin below the log start."""
+        """Base offsets of the segments. The first may be below the log start."""
         self.largest_ms: list[int] = [NO_TIMESTAMP]
-        """Of each segment, from the log start on."""
+        """Largest time of each segment, from the log start on."""
 
     def copy(self) -> "Times":
         made = Times()
@@ -76,36 +76,36 @@ class Times:
         return made
 
     def append(self, time_ms: int) -> None:
-        """As the leader, which begins segments."""
+        """Append a message as the leader, which starts new segments."""
         if len(self.of) - self.bases[-1] >= SEGMENT_MESSAGES:
             self.roll(len(self.of))
         self.add(time_ms)
 
     def add(self, time_ms: int) -> None:
-        """To the last segment."""
+        """Add a message to the last segment."""
         self.of.append(time_ms)
         if time_ms > self.largest_ms[-1]:
             self.largest_ms[-1] = time_ms
 
     def roll(self, base_offset: int) -> None:
-        """Begin a segment at the log end, if there is something in the last one."""
+        """Start a segment at the log end, unless the last one is empty."""
         if base_offset > self.bases[-1]:
             self.bases.append(base_offset)
             self.largest_ms.append(NO_TIMESTAMP)
 
     def bases_between(self, first: int, end: int) -> list[int]:
-        """The segments that begin in a range."""
+        """Return the base offsets within a range."""
         bases = self.bases
         return bases[bisect_left(bases, first) : bisect_left(bases, end)]
 
     def segment_of(self, offset: int) -> tuple[int, int]:
-        """(base offset, end) of the segment that holds an offset."""
+        """Return (base offset, end) of the segment that contains an offset."""
         number = bisect_right(self.bases, offset) - 1
         after = self.bases[number + 1 :]
         return self.bases[number], after[0] if after else len(self.of)
 
     def cut(self, end: int) -> None:
-        """Remove what is from `end` on."""
+        """Remove the messages from `end` on."""
         del self.of[end:]
         count = max(bisect_left(self.bases, end), 1)
         del self.bases[count:], self.largest_ms[count:]
@@ -114,7 +114,7 @@ class Times:
         self.largest_ms[-1] = max(self.of[first:], default=NO_TIMESTAMP)
 
     def go_on_as(self, other: "Times", offset: int) -> None:
-        """Be the same as `other` from `offset` on."""
+        """Become equal to `other` from `offset` on."""
         self.cut(offset)
         for at in range(offset, len(other.of)):
             if at in other.bases:
@@ -122,12 +122,12 @@ class Times:
             self.add(other.of[at])
 
     def begin(self, offset: int) -> None:
-        """Remove everything; the log goes on at `offset`."""
+        """Remove everything; the log continues at `offset`."""
         self.of, self.start = [NO_TIMESTAMP] * offset, offset
         self.bases, self.largest_ms = [offset], [NO_TIMESTAMP]
 
     def raise_start(self, offset: int) -> None:
-        """Let go what is below `offset`."""
+        """Remove the messages below `offset`."""
         if offset <= self.start:
             return
         count = bisect_right(self.bases, offset) - 1
@@ -141,7 +141,7 @@ class Times:
     # Answers.
 
     def answers(self, end: int, targets_ms: Sequence[int]) -> TimeAnswers:
-        """Of the messages below `end`, by segments and their largest times."""
+        """Answer about the messages below `end`, from the segments and their largest times."""
         segments = self.segments(end)
         firsts = tuple(self._first(segments, target_ms) for target_ms in targets_ms)
         counts = tuple(
@@ -156,7 +156,7 @@ class Times:
         )
 
     def segments(self, end: int) -> list[Judged]:
-        """As far as they are below `end`."""
+        """Return the segments, cut off at `end`."""
         found = []
         bases, of = self.bases, self.of
         for number, begin in enumerate(bases):
@@ -188,13 +188,13 @@ class Times:
 
 
 def deleted(segments: Sequence[Judged], newest_ms: int) -> int:
-    """Where a log begins once retention has passed at the first moment at which messages of
-    `newest_ms` are past it; -1 without a segment."""
+    """Return the log start after retention at the first moment when messages of `newest_ms` are
+    expired; -1 without a segment."""
     return expired_to(segments, newest_ms + RETENTION_MS + 1)
 
 
 def expired_to(segments: Sequence[Judged], now_ms: int) -> int:
-    """Where a log begins once retention has passed; -1 without a segment."""
+    """Return the log start after retention at `now_ms`; -1 without a segment."""
     if not segments:
         return -1
     end = segments[-1].next_offset
@@ -206,8 +206,8 @@ def expired_to(segments: Sequence[Judged], now_ms: int) -> int:
 def true_answers(
     times_ms: Sequence[int], bases: Sequence[int], start: int, targets_ms: Sequence[int]
 ) -> TimeAnswers:
-    """What has to be answered of the messages from `start` on, which lie in segments that begin at
-    `bases`."""
+    """Return the right answers about the messages from `start` on, in segments with these base
+    offsets."""
     left = times_ms[start:]
     pairs = pairwise(targets_ms)
     largest_ms = max(left, default=NO_TIMESTAMP)

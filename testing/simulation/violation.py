@@ -1,5 +1,5 @@
-"""What a schedule shows when something promised does not hold."""
+"""The error of a schedule in which a promise was broken."""
 
 
 class Violation(AssertionError):
-    """An invariant does not hold; the text says which one, where."""
+    """An invariant does not hold. The text says which one, and where."""

@@ -1,7 +1,5 @@
-"""describe-broker: what a broker knows of itself and of its machine.
-
-Kafka has no such request.
-"""
+"""describe-broker: what a broker reports about itself and its machine. Kafka has no such
+request."""
 
 from typing import Final
 
@@ -11,7 +9,7 @@ from ..schema import Api, ServedBy, boolean, int32, int64, message, string
 
 @message
 class DescribeBrokerRequest:
-    """Nothing to say."""
+    """An empty request."""
 
 
 @message

@@ -1,4 +1,4 @@
-"""describe-cluster: the brokers, without any topic."""
+"""describe-cluster: the brokers of the cluster, without topics."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""describe-quorum: which Horolog refuses."""
+"""describe-quorum: KRaft's state, which Horolog does not have and refuses to describe."""
 
 from typing import Final
 
@@ -95,7 +95,7 @@ DESCRIBE_QUORUM: Final = Api(
     key=55,
     name="describe-quorum",
     min_version=0,
-    max_version=2,  # Where the first sentence beside the error is.
+    max_version=2,  # The first version with an error text.
     native_max_version=-1,
     request=DescribeQuorumRequest,
     response=DescribeQuorumResponse,

@@ -1,1 +1,1 @@
-"""Requests of cluster members, and about them."""
+"""Requests sent by cluster members, or about them."""

@@ -1,4 +1,5 @@
-"""describe-replicas: who leads, who follows, and how far behind. Kafka has no such request."""
+"""describe-replicas: which broker leads, which follow, and how far behind they are. Kafka has no
+such request."""
 
 from typing import Final
 
@@ -11,7 +12,7 @@ NOT_KNOWN: Final = -1
 
 @message
 class DescribeReplicasRequest:
-    """Nothing to say."""
+    """An empty request."""
 
 
 @message

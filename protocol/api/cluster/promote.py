@@ -1,4 +1,4 @@
-"""promote: let a broker lead. Kafka has no such request."""
+"""promote: make a broker the leader. Kafka has no such request."""
 
 from typing import Final
 

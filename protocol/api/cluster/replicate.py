@@ -1,11 +1,11 @@
-"""replicate: what followers and their leader say to each other.
+"""replicate: the messages between followers and their leader. Kafka has no such request.
 
-A follower opens a connection, says hello, and from then on has one fetch under way, which the
-leader answers when there is something to tell. What changes meanwhile is confirmed, and that is not
-answered. Everything belongs to one connection and one leader epoch. Kafka has no such request.
+A follower opens a connection, sends a hello, and from then on has one fetch pending, which the
+leader answers when it has news. Positions that change meanwhile are confirmed, without an answer.
+Each message belongs to one connection and one leader epoch.
 
-Topics that a follower's clients ask about are made at the leader: that stands for itself, on any
-connection.
+A follower also asks the leader to create topics that the follower's clients requested. That message
+stands alone and may use any connection.
 """
 
 from enum import IntEnum
@@ -46,7 +46,7 @@ from ..security.acl_terms import Operation, ResourceType
 
 
 class Says(IntEnum):
-    """What a follower says."""
+    """Kinds of messages from a follower."""
 
     HELLO = 0
     FETCH = 1
@@ -55,7 +55,7 @@ class Says(IntEnum):
 
 
 class Answers(IntEnum):
-    """What a leader says."""
+    """Kinds of messages from a leader."""
 
     WELCOME = 0
     REFUSAL = 1

@@ -1,1 +1,1 @@
-"""Requests about consumer groups and named positions."""
+"""Requests about consumer groups and their committed offsets."""

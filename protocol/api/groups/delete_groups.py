@@ -1,4 +1,4 @@
-"""delete-groups: forget consumer groups and their positions."""
+"""delete-groups: delete consumer groups and their committed offsets."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""find-coordinator: which broker looks after a group."""
+"""find-coordinator: find the broker that coordinates a group."""
 
 from typing import Final
 
@@ -32,8 +32,8 @@ FIND_COORDINATOR: Final = Api(
     min_version=0,
     max_version=2,
     native_max_version=-1,
-    # A coordinator of transactions is asked for from version 1 on. Where that is not offered,
-    # producers with a transactional id end at once, and say that the broker does not support it.
+    # From version 1 on, clients ask for a transaction coordinator. As that version is not offered,
+    # producers with a transactional id fail at once, and say that the broker does not support it.
     offered_max_version=0,
     request=FindCoordinatorRequest,
     response=FindCoordinatorResponse,

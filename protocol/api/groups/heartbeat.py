@@ -1,4 +1,4 @@
-"""heartbeat: a member says that it lives, and learns of rebalances."""
+"""heartbeat: a member reports that it is alive, and learns of rebalances."""
 
 from typing import Final
 

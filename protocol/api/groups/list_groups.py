@@ -1,4 +1,4 @@
-"""list-groups: all consumer groups."""
+"""list-groups: list all consumer groups."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from ..schema import Api, Text, array, flexible_since, int16, int32, message, st
 from ..security.acl_terms import Operation, ResourceType
 
 CLASSIC: Final = "classic"
-"""The type of every group: its members share out the work among themselves."""
+"""The type of every group: its members assign the partitions among themselves."""
 
 
 @flexible_since(3)

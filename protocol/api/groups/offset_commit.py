@@ -1,4 +1,4 @@
-"""offset-commit: remember named positions."""
+"""offset-commit: store committed offsets of a group."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""offset-delete: forget some positions of a consumer group."""
+"""offset-delete: delete some committed offsets of a consumer group."""
 
 from typing import Final
 

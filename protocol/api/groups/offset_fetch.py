@@ -1,4 +1,4 @@
-"""offset-fetch: named positions as last committed, lists of them, and how far behind they are."""
+"""offset-fetch: the committed offsets of a group, lists of them, and their lag."""
 
 from typing import Final
 

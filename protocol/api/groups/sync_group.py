@@ -1,4 +1,5 @@
-"""sync-group: get one's share of the work; the leader brings everybody's."""
+"""sync-group: get a member's assignment; the group's leader sends the assignments of all
+members."""
 
 from typing import Final
 

@@ -1,13 +1,13 @@
-"""Kafka's compact encoding ("flexible versions", KIP-482), of the few requests that have no other.
+"""Kafka's compact encoding ("flexible versions", KIP-482), for the few requests that have no other.
 
-    length, count     unsigned varint, one more than it is; 0 for null
+    length, count     unsigned varint of the value plus 1; 0 for null
     message           its fields, then tagged fields
-    tagged fields     number (unsigned varint), then each: tag, size (unsigned varints), bytes
+    tagged fields     count (unsigned varint), then each: tag, size (unsigned varints), bytes
 
-Numbers and booleans are as in the other encoding. The head of a request or response ends with
-tagged fields too, except that of an api-versions response; they stand in front of what is read and
-written here. Tagged fields are skipped: none is declared. These requests are rare, so all this is
-plain Python.
+Numbers and booleans are as in the other encoding. The header of a request or response ends with
+tagged fields too, except that of an api-versions response; this module reads and writes them before
+the message. Tagged fields are skipped, because none is declared. These requests are rare, so plain
+Python is fast enough.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ _FLOAT: Final = Struct(">d")
 
 _PIECE_ITEMS: Final = 64
 _PIECE_BYTES: Final = 64 * 1024
-"""Items, and bytes of one, that are read without a break."""
+"""Number of items, and size of one item in bytes, that are read without a break."""
 
 Type = WireType | type[Any]
 
@@ -63,13 +63,14 @@ _has_arrays: Final = cast(
 
 
 class Wrong(Exception):
-    """The bytes are no message of the class and version; the text names the field."""
+    """The bytes are no message of the class and version. The text names the wrong field."""
 
 
 def read(struct: type[T], version: int, content: Frame, max_values: int) -> T:
-    """The message behind a head's tagged fields. Raises `Wrong`.
+    """Decode the tagged fields of the header, then the message. Raises `Wrong`.
 
-    As in Kafka, what follows it is passed over: librdkafka ends such requests with a byte more.
+    As in Kafka, bytes after the message are ignored: librdkafka ends such requests with one extra
+    byte.
     """
     reader = _Reader(content, version, max_values)
     if not has_plain_head(struct):
@@ -78,7 +79,7 @@ def read(struct: type[T], version: int, content: Frame, max_values: int) -> T:
 
 
 def read_pieces(struct: type[T], version: int, content: Frame, max_values: int) -> Pieces[T]:
-    """As `read`, in pieces."""
+    """Like `read`, in pieces."""
     reader = _Reader(content, version, max_values)
     if not has_plain_head(struct):
         reader.tags("the head")
@@ -117,7 +118,7 @@ def _read_items(reader: "_Reader", wire_type: Array, path: str) -> Pieces[list[A
 
 
 def write_pieces(head: bytes, message: object, version: int) -> Pieces[Written]:
-    """As `write`, in pieces; the frame may be in parts."""
+    """Like `write`, in pieces; the frame may be in parts."""
     output = Output()
     output.put(head + _head_tags(message))
     yield from _write_message(output, message, version)
@@ -151,7 +152,8 @@ def _write_message(output: Output, message: Any, version: int) -> Pieces[None]:
 
 
 def write(head: bytes, message: object, version: int) -> bytes:
-    """The frame of a head without its tagged fields and a message, with its length in front."""
+    """Return the frame of a header (given without its tagged fields) and a message, with its length
+    in front."""
     output = bytearray(LENGTH_BYTES)
     output += head
     output += _head_tags(message)
@@ -161,7 +163,7 @@ def write(head: bytes, message: object, version: int) -> bytes:
 
 
 def _head_tags(message: object) -> bytes:
-    """How the head in front of a message ends."""
+    """Return the tagged fields that end the header of a message."""
     return b"" if has_plain_head(type(message)) else _NO_TAGS
 
 
@@ -179,7 +181,7 @@ class _Reader:
         return struct(**found)
 
     def tags(self, path: str) -> None:
-        """Pass over tagged fields. Each takes two bytes at the least."""
+        """Skip tagged fields. Each takes at least two bytes."""
         for _ in range(self._varint(path)):
             self._varint(path)
             self._take(self._varint(path), path)
@@ -222,7 +224,7 @@ class _Reader:
         return [self.value(wire_type.of, f"{path}[{place}]") for place in range(count)]
 
     def count(self, wire_type: Array, path: str) -> int | None:
-        """How many items follow; `None` for null."""
+        """Read the number of items that follow; `None` for null."""
         count = self._varint(path) - 1
         if count < 0:
             if wire_type.nullable:

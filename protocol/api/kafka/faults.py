@@ -1,7 +1,7 @@
-"""What is wrong with a message in Kafka's encoding that its decoder did not take.
+"""Finds what is wrong with a message in Kafka's encoding that its decoder rejected.
 
-The same walk as a decoder's, value by value, so that the field can be named. It is slow, so it goes
-only so far: the broker has others to serve.
+This repeats the decoder's walk, value by value, to name the field. It is slow, so it stops after a
+number of values: the broker has other clients to serve.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ _fields_of: Final = cast(
 def find_fault(
     struct: type[Any], version: int, data: Frame, at: int, max_values: int
 ) -> str | None:
-    """Say what keeps `data` from being a message from `at` on; `None` when nothing does."""
+    """Return why `data` is not a message from `at` on; `None` if it is one."""
     walk = _Walk(data, at, version, max_values)
     try:
         walk.struct(struct, "")
@@ -47,7 +47,7 @@ def find_fault(
 
 
 class _Found(Exception):
-    """The fault."""
+    """Raised with the text of the fault."""
 
 
 class _Walk:
@@ -111,7 +111,7 @@ class _Walk:
             self._value(wire_type.of, f"{path}[{place}]")
 
     def _length(self, prefix: Integer, path: str, nullable: bool) -> int:
-        """Pass over a length and that many bytes; 0 for null."""
+        """Skip a length and that many bytes. Returns the length, 0 for null."""
         size = self._integer(prefix, path)
         if size == NULL_LENGTH and nullable:
             return 0

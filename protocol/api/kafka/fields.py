@@ -1,8 +1,8 @@
-"""Readers and writers of Kafka's encoding, made out of the declarations.
+"""Readers and writers of Kafka's encoding, built from the declarations.
 
-Every length and count is looked at before anything of that size is made: it has to fit into what is
-left of the frame, into its limit, and into the number of values that a frame may have. What a
-writer is given is trusted.
+A reader checks every length and count before it allocates anything of that size: it has to fit into
+the rest of the frame, into its own limit, and into the number of values that a frame may have. A
+writer trusts its input.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from ..schema import Array, Boolean, Data, Float, Integer, Records, Text, WireTy
 from ..writing import clip_of, field_kind
 
 UNREADABLE: Final[tuple[type[Exception], ...]] = (Unreadable, UnicodeDecodeError)
-"""What a reader raises. It does not say what is wrong; `faults` does."""
+"""Errors that a reader raises. They do not say what is wrong; `faults` finds that out."""
 
 _ANY_SIZE: Final = 2**31 - 1
 
@@ -32,15 +32,15 @@ def _make_writer(struct: type[Any], version: int) -> MessageWriter:
     return MessageWriter([(spec.name, field_writer(spec.type, version)) for spec in specs])
 
 
-# The casts are there because mypy does not take a class for something hashable.
+# The casts are needed because mypy does not consider a class hashable.
 message_reader: Final = cast(Callable[[type[Any], int], MessageReader], cache(_make_reader))
-"""The reader of a message class in a version."""
+"""Returns the reader of a message class in a version (cached)."""
 message_writer: Final = cast(Callable[[type[Any], int], MessageWriter], cache(_make_writer))
-"""The writer of a message class in a version."""
+"""Returns the writer of a message class in a version (cached)."""
 
 
 def field_reader(wire_type: Type, version: int) -> FieldReader:
-    """The reader of values of a type."""
+    """Return the reader for values of a type."""
     limit, nullable = 0, False
     message = item = None
     item_bytes = item_values = 0
@@ -63,7 +63,7 @@ def field_reader(wire_type: Type, version: int) -> FieldReader:
 
 
 def field_writer(wire_type: Type, version: int) -> FieldWriter:
-    """The writer of values of a type."""
+    """Return the writer for values of a type."""
     message = item = None
     match wire_type:
         case Array():
@@ -74,7 +74,7 @@ def field_writer(wire_type: Type, version: int) -> FieldWriter:
 
 
 def smallest_size(wire_type: Type, version: int) -> int:
-    """The least bytes that a value of the type takes."""
+    """Return the smallest number of bytes that a value of the type takes."""
     match wire_type:
         case Integer():
             return wire_type.bits // 8
@@ -92,12 +92,13 @@ def smallest_size(wire_type: Type, version: int) -> int:
 
 
 def values_in(wire_type: Type, version: int) -> int:
-    """How many values an item of an array is, without those in arrays of its own."""
+    """Return how many values an item of an array counts as, without those in its own arrays."""
     if isinstance(wire_type, type):
         return 1 + len(fields_of(wire_type, version, native=False))
     return 1
 
 
 def text_limit(wire_type: Text) -> int:
-    """The most bytes that are accepted: a sentence that we would cut may come longer."""
+    """Return the maximum number of bytes to accept. A text that this side would cut may arrive
+    longer."""
     return Integer(16).high if wire_type.clipped else wire_type.max_bytes

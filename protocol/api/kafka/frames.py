@@ -1,11 +1,11 @@
-"""Kafka's encoding: its headers, then the fields of a message one after the other.
+"""Kafka's encoding: a header, then the fields of a message one after the other.
 
     request    api key int16, version int16, correlation id int32, client id nullable string, body
     response   correlation id int32, body
 
-Each after a 4-byte big-endian length. Bodies have Kafka's fields as the message classes declare
-them, without names; native ones are not there. Nearly all are of the versions before Kafka's
-compact ones; `compact` has the others, whose heads end with tagged fields.
+A 4-byte big-endian length precedes each. Bodies have Kafka's fields as the message classes declare
+them, without names; native fields are left out. Nearly all versions are older than Kafka's compact
+encoding; `compact` handles the others, whose headers end with tagged fields.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -53,23 +53,24 @@ T = TypeVar("T")
 
 NAME: Final = "Kafka's protocol"
 NATIVE: Final = False
-"""Which versions of requests it has."""
+"""Whether requests have their native versions, not Kafka's."""
 
 _REQUEST_HEAD: Final = Struct(">hhih")
 _RESPONSE_HEAD: Final = Struct(">i")
 
 _REQUEST_BEGIN: Final = Struct(">hh")
-"""Its api key and version."""
+"""Api key and version, the start of a request."""
 
 _KIND_BYTES: Final = 3
 
 _NATIVE_START: Final = 0x95
-"""The array that a native request is, where a Kafka request has the high byte of its api key."""
+"""First byte of a native request (an array of 5), where a Kafka request has the high byte of its
+api key."""
 
 NOT_LEADER: Final = 6
 
 _STORAGE_ERROR: Final = {StorageError.code: NOT_LEADER}
-"""By either code clients look for the leader again."""
+"""Both codes make clients look for the leader again."""
 _INVALID_RECORD: Final = {InvalidRecord.code: CorruptMessage.code}
 
 _HEAD: Final[Sequence[tuple[str, WireType]]] = (
@@ -78,7 +79,7 @@ _HEAD: Final[Sequence[tuple[str, WireType]]] = (
     ("correlation_id", INT32),
     ("client_id", Text(nullable=True, max_bytes=MAX_CLIENT_ID_BYTES)),
 )
-"""What a request begins with."""
+"""The header of a request."""
 
 
 def _make_request_writer(struct: type[Any], version: int) -> MessageWriter:
@@ -91,7 +92,7 @@ def _make_response_writer(struct: type[Any], version: int) -> MessageWriter:
     return MessageWriter([("correlation_id", number), ("body", body)])
 
 
-# The casts are there because mypy does not take a class for something hashable.
+# The casts are needed because mypy does not consider a class hashable.
 _request_writer: Final = cast(
     Callable[[type[Any], int], MessageWriter], cache(_make_request_writer)
 )
@@ -104,19 +105,21 @@ _REPLACED: Final[Mapping[tuple[int, int], Mapping[int, int]]] = {
     **{(PRODUCE.key, version): _INVALID_RECORD for version in range(4, 8)},
     **{(FETCH.key, version): _STORAGE_ERROR for version in range(6)},
 }
-"""By api and version: codes that are younger than it, and what is sent in their place."""
+"""By api key and version, the error codes that are newer than the version, and the codes sent
+instead."""
 
 
 def kind_of(frame: Frame) -> int | None:
-    """A number for the api key and the version of a request, as `kind`; `None` for what is none."""
+    """Return the number of a request's api key and version, as `schema.kind`; `None` if the frame
+    is no such request."""
     if len(frame) > _KIND_BYTES and frame[0] == frame[2] == 0:
         return frame[1] << 8 | frame[3]
     return None
 
 
 def reader(api: Api, version: int) -> Callable[[Frame], Request | None]:
-    """A function that gives the whole request of a frame; `None` where it is of another kind, not
-    as it should be, or not a small one: then `open_request` tells."""
+    """Return a function that decodes a whole request. It returns `None` if the frame is of another
+    kind, malformed or not small; `open_request` then finds out which."""
     if is_flexible(api.request, version):
         return _never
     head = [(name, field_reader(wire_type, version)) for name, wire_type in _HEAD]
@@ -126,14 +129,14 @@ def reader(api: Api, version: int) -> Callable[[Frame], Request | None]:
 
 
 def _never(_: Frame) -> None:
-    """Not read in one step."""
+    """Reader of compact requests, which cannot be decoded in one step."""
 
 
 def open_request(frame: Frame) -> tuple[RequestHead, Body]:
-    """Take the head off a request.
+    """Decode the header of a request.
 
-    Raises ProtocolError when the frame is no request at all. A client id is cut to what log lines
-    are to hold.
+    A client id is cut to the size that is logged. Raises ProtocolError if the frame is no request
+    at all.
     """
     try:
         api_key, version, correlation_id, size = _REQUEST_HEAD.unpack_from(frame)
@@ -164,9 +167,9 @@ def _client_id(frame: Frame, size: int) -> str | None:
 
 
 def decode_body(struct: type[T], version: int, raw: Body) -> T:
-    """Make a request's message object. Raises InvalidRequest naming the field that is wrong.
+    """Decode the body of a request. Raises InvalidRequest with the name of the field that is wrong.
 
-    Record sets are views of the frame: whoever keeps one keeps the frame.
+    Record sets are views of the frame, and keep it in memory.
     """
     values = most_values(struct)
     if is_flexible(struct, version):
@@ -181,7 +184,7 @@ def decode_body(struct: type[T], version: int, raw: Body) -> T:
 
 
 def decode_in_pieces(struct: type[T], version: int, raw: Body) -> Pieces[T]:
-    """As `decode_body`, in pieces."""
+    """Like `decode_body`, in pieces."""
     values = most_values(struct)
     if is_flexible(struct, version):
         try:
@@ -199,21 +202,22 @@ def decode_in_pieces(struct: type[T], version: int, raw: Body) -> Pieces[T]:
 
 
 def decodes_slowly(struct: type[Any], version: int) -> bool:
-    """Whether a request of some KiB takes long to decode already."""
+    """Whether even a request of some KiB takes long to decode."""
     return is_flexible(struct, version)
 
 
 def encode_request(
     api: Api, version: int, correlation_id: int, client_id: str | None, body: object
 ) -> bytes:
-    """A request's frame, with its length in front."""
+    """Return the frame of a request, with its length in front."""
     return b"".join(request_parts(api, version, correlation_id, client_id, body))
 
 
 def request_parts(
     api: Api, version: int, correlation_id: int, client_id: str | None, body: object
 ) -> list[InMemory]:
-    """The same as parts: each record set is one, as it was given."""
+    """Return the frame of a request in parts. Each record set is a part of its own and is not
+    copied."""
     if is_flexible(api.request, version):
         head = _REQUEST_HEAD.pack(api.key, version, correlation_id, NULL_LENGTH)
         if client_id is not None:
@@ -226,14 +230,14 @@ def request_parts(
 
 
 def encode_response(correlation_id: int, api: Api, version: int, body: object) -> bytes:
-    """A response's frame, with its length in front."""
+    """Return the frame of a response, with its length in front."""
     (frame,) = answers_encoder(api, version)((correlation_id,), (body,))
     return in_memory(frame)
 
 
 def answers_encoder(api: Api, version: int) -> AnswersEncoder:
-    """A function that does as `encode_response` for responses of one kind: as one, or where they
-    may have record sets each by itself, in parts when these are not in memory."""
+    """Return a function that encodes many responses of one kind: joined into one frame part, or one
+    by one where responses may contain record sets, and in parts if these are not in memory."""
     if is_flexible(api.response, version):
         return _compact_encoder(version)
     writer = _response_writer(api.response, version)
@@ -255,7 +259,7 @@ def answers_encoder(api: Api, version: int) -> AnswersEncoder:
 
 
 def answer_in_pieces(api: Api, version: int, correlation_id: int, body: object) -> Pieces[Written]:
-    """As `answers_encoder` does for one response, in pieces."""
+    """Encode one response as `answers_encoder` does, in pieces."""
     replaced = _REPLACED.get((api.key, version))
     if replaced is not None:
         _use_known_codes(body, replaced)
@@ -284,9 +288,9 @@ def _compact_encoder(version: int) -> AnswersEncoder:
 def encode_refusal(
     head: RequestHead, api: Api | None, request: object, code: int, message: str
 ) -> bytes:
-    """The frame of a response that refuses a request as a whole, with its length in front.
+    """Return the frame of a response that refuses a request as a whole, with its length in front.
 
-    Raises ProtocolError where no field of the response could say so.
+    Raises ProtocolError if the response has no field for the error.
     """
     refused = None if api is None else refusal(api.response, request, code, message)
     if api is None or refused is None:
@@ -298,7 +302,7 @@ def encode_refusal(
 def refuse_in_pieces(
     head: RequestHead, api: Api, request: object, code: int, message: str
 ) -> Pieces[Written]:
-    """As `encode_refusal`, in pieces."""
+    """Like `encode_refusal`, in pieces."""
     refused = yield from refusal_in_pieces(api.response, request, code, message)
     if refused is None:
         raise ProtocolError(f"{api.name} version {head.version} was refused: {message}")
@@ -306,7 +310,7 @@ def refuse_in_pieces(
 
 
 def open_response(frame: Frame) -> tuple[ResponseHead, Body]:
-    """Take the head off a response. Raises ProtocolError when the frame is no response."""
+    """Decode the header of a response. Raises ProtocolError if the frame is no response."""
     try:
         (correlation_id,) = _RESPONSE_HEAD.unpack_from(frame)
     except StructError:
@@ -315,9 +319,9 @@ def open_response(frame: Frame) -> tuple[ResponseHead, Body]:
 
 
 def decode_response(struct: type[T], version: int, raw: Body) -> T:
-    """Make a response's message object. Raises ProtocolError naming the field that is wrong.
+    """Decode the body of a response. Raises ProtocolError with the name of the field that is wrong.
 
-    Bytes behind its last field are skipped. Record sets are views of the frame.
+    Bytes after the last field are skipped. Record sets are views of the frame.
     """
     if is_flexible(struct, version):
         try:
@@ -332,7 +336,8 @@ def decode_response(struct: type[T], version: int, raw: Body) -> T:
 
 
 def error_message(raw: Body) -> None:
-    """There is no sentence beside the error of a whole response, and no such error."""
+    """Return `None`: Kafka's encoding has neither an error nor an error text for a whole
+    response."""
 
 
 def _decoded(struct: type[T], version: int, raw: Body, max_values: int) -> tuple[T | None, int]:
@@ -350,7 +355,7 @@ def _fault(struct: type[Any], version: int, raw: Body, max_values: int) -> str:
 
 
 def _use_known_codes(body: Any, replaced: Mapping[int, int]) -> None:
-    """Have a response say its errors in codes that clients of its version know."""
+    """Replace the error codes of a response by ones that clients of its version know."""
     for topic in body.topics:
         for result in topic.partitions:
             if result.error_code:

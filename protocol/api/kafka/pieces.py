@@ -19,12 +19,12 @@ Type = WireType | type[Any]
 
 _COUNT: Final = Struct(">i")
 _HEAD_BYTES: Final = LENGTH_BYTES + _COUNT.size
-"""In front of the items that a writer of an array gives: the length of a frame, and their number.
-"""
+"""Bytes before the items in the output of an array's writer: the length of a frame, and the number
+of items."""
 
 
 class Place:
-    """How far a frame was read."""
+    """The reading position in a frame."""
 
     __slots__ = ("at", "frame", "left", "room")
 
@@ -32,13 +32,13 @@ class Place:
         self.frame = frame
         self.at = at
         self.room = room
-        """How many values there may still be in arrays."""
+        """How many more values arrays may have."""
         self.left = MAX_PIECE_VALUES
-        """What is left of this piece."""
+        """Values left in the current piece."""
 
 
 def read_message(struct: type[T], version: int, place: Place) -> Pieces[T]:
-    """The message at a place, as its reader reads it. Raises what that does."""
+    """Return the message at a place, decoded as by its reader. Raises the reader's errors."""
     found: dict[str, Any] = {}
     for step in _read_steps(struct, version):
         if isinstance(step, Field):
@@ -72,7 +72,7 @@ def _read_items(array: Array, version: int, place: Place) -> Pieces[list[Any] | 
         except Unreadable:
             if room == place.room or not has_arrays(array.of):
                 raise
-            # It has more values than one piece.
+            # The item has more values than fit in one piece.
             item = yield from read_message(cast(type[Any], array.of), version, place)
         else:
             place.room -= room - room_left
@@ -85,7 +85,7 @@ def _read_items(array: Array, version: int, place: Place) -> Pieces[list[Any] | 
 
 
 def write_message(struct: type[Any], version: int, message: Any, output: Output) -> Pieces[None]:
-    """Write a message, as its writer does."""
+    """Write a message, as its writer would, in pieces."""
     for step in _write_steps(struct, version):
         if isinstance(step, Field):
             items = getattr(message, step.name)
@@ -110,11 +110,11 @@ def _write_items(
 
 
 _Between = tuple[list[str], MessageWriter]
-"""Names of fields between arrays, and their writer."""
+"""Names of the fields between two arrays, and the writer of these fields."""
 
 
 def _split(struct: type[Any], version: int) -> list[Field | list[Field]]:
-    """The fields of a message: arrays, and what stands between them."""
+    """Split the fields of a message into arrays and the runs of other fields between them."""
     found: list[Field | list[Field]] = []
     for spec in fields_of(struct, version, native=False):
         if isinstance(spec.type, Array):
@@ -160,7 +160,7 @@ def _make_items_writer(of: Type, version: int) -> MessageWriter:
     return MessageWriter([("items", field_writer(Array(of, 0), version))])
 
 
-# The casts are there because mypy does not take a class for something hashable.
+# The casts are needed because mypy does not consider a class hashable.
 _read_steps: Final = cast(
     Callable[[type[Any], int], list[MessageReader | Field]], cache(_make_read_steps)
 )

@@ -1,9 +1,9 @@
-"""Responses that say of everything a request named that it was refused.
+"""Responses that refuse everything that a request named.
 
-Kafka's encoding has no error of a whole response. So the code stands where its clients look for
-it: in the response itself, or beside each topic, partition or group that the request named. Which
-item of the response answers which of the request is seen from the declarations: both stand in the
-first array whose items have an error code, and in that of the request's that comes first.
+Kafka's encoding has no error for a whole response. So the error code goes where clients look for
+it: into the response itself, or beside each topic, partition or group that the request named. Which
+item of the response answers which item of the request follows from the declarations: the response's
+first array whose items have an error code corresponds to the first array of the request.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,19 +25,19 @@ _MESSAGE: Final = "error_message"
 _PIECE_ITEMS: Final = 200
 
 Named = Any
-"""What a request names: a message object, or a number or a text."""
+"""An item that a request names: a message object, a number or a text."""
 
 
 def refusal(struct: type[Any], request: Any, code: int, message: str) -> Any:
-    """The response that refuses `request`; `None` when no place in it could say so.
+    """Return the response that refuses `request`; `None` if it has no place for an error code.
 
-    `request` is `None` when it is not known what it named.
+    `request` is `None` if it could not be decoded, so that its items are unknown.
     """
     return finish(refusal_in_pieces(struct, request, code, message))
 
 
 def refusal_in_pieces(struct: type[Any], request: Any, code: int, message: str) -> Pieces[Any]:
-    """As `refusal`, in pieces."""
+    """Like `refusal`, in pieces."""
     if struct is FetchResponse and request is None:
         return FetchResponse(error_code=code, topics=[])
     if _has(struct, _CODE) and struct is not FetchResponse:
@@ -50,15 +50,15 @@ def refusal_in_pieces(struct: type[Any], request: Any, code: int, message: str) 
 
 
 def named_field(struct: type[Any]) -> str:
-    """The field of a request with what it names: its first array."""
+    """Return the name of the request's field with the items that it names: its first array."""
     return next(spec.name for spec in all_fields(struct) if isinstance(spec.type, Array))
 
 
 def refused_each(
     struct: type[Any], refused: Iterable[tuple[Named, CodedError]]
 ) -> Pieces[tuple[str, list[Any]]]:
-    """The field of a response whose items have the errors of what a request named, and the items
-    that refuse these."""
+    """Return the response's field that answers the items of a request, and for each refused item
+    its answer with the error."""
     array = answering_array(struct)
     assert array is not None
     inner = cast(type[Any], array.type.of)  # type: ignore[union-attr]
@@ -71,7 +71,7 @@ def refused_each(
 
 
 def _item(struct: type[Any], named: Named, code: int, message: str) -> Pieces[Any]:
-    """The message of `struct` that answers `named`."""
+    """Return the message of class `struct` that answers `named`."""
     shape = _shape_of(struct)
     values: dict[str, Any] = {name: same(named) for name, same in shape.copied}
     if shape.has_code:
@@ -91,20 +91,20 @@ def _item(struct: type[Any], named: Named, code: int, message: str) -> Pieces[An
 
 @value_class
 class _Shape:
-    """How a message answers what was named."""
+    """How a message class answers a named item."""
 
     has_code: bool
     has_message: bool
     copied: Sequence[tuple[str, Callable[[Named], Any]]]
-    """The other fields that have to be there, and their values by what was named."""
+    """The other required fields, each with a function that takes its value from the named item."""
     items: tuple[str, type[Any]] | None
-    """The field with messages that answer what was named in that, where the code has no place in
-    the message itself in every version."""
+    """The field with the answers to the items inside the named item, if the message itself has no
+    error code in some version."""
 
 
 def _make_shape(struct: type[Any]) -> _Shape:
     codes = [spec for spec in all_fields(struct) if spec.name == _CODE]
-    has_code = bool(codes) and struct is not FetchResponse  # There it is about sessions.
+    has_code = bool(codes) and struct is not FetchResponse  # A fetch session's, there.
     in_all = has_code and codes[0].since == 0
     array = None if in_all else answering_array(struct)
     return _Shape(
@@ -122,7 +122,7 @@ def _make_shape(struct: type[Any]) -> _Shape:
 
 
 def _same(spec: Field) -> Callable[[Named], Any]:
-    """The value that the answer to what was named has in a field that has to be there."""
+    """Return a function that takes a required field of the answer from the named item."""
     kinds: dict[type[Any], type[Any]] = {Integer: int, Boolean: bool, Text: str}
     kind = kinds.get(type(spec.type))
     entity = isinstance(spec.type, Array) and spec.type.of is QuotaEntityPart
@@ -159,7 +159,8 @@ def _blank(wire_type: WireType) -> Any:
 
 
 def _named_in(named: Named) -> list[Named]:
-    """The items of the first array of a message; of both, where users are changed, each once."""
+    """Return the items of the first array of a message; for changes of users, those of both arrays,
+    each user once."""
     if not isinstance(named, msgspec.Struct):
         return []
     if isinstance(named, AlterUserScramCredentialsRequest):
@@ -186,4 +187,4 @@ def _find_array_of_codes(struct: type[Any]) -> Field | None:
 
 _shape_of: Final = cast(Callable[[type[Any]], _Shape], cache(_make_shape))
 answering_array: Final = cast(Callable[[type[Any]], Field | None], cache(_find_array_of_codes))
-"""The array of a response whose items answer what a request names; `None` where it has none."""
+"""The array of a response whose items answer the items of the request; `None` if it has none."""

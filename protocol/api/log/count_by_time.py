@@ -1,7 +1,5 @@
-"""count-by-time: how many messages of a partition fall into each interval of a window.
-
-Kafka has no such request.
-"""
+"""count-by-time: the number of messages of a partition in each interval of a time window. Kafka has
+no such request."""
 
 from typing import Final
 

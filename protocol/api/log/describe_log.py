@@ -1,7 +1,5 @@
-"""describe-log: the segments of a partition, their times, and what retention says of each.
-
-Kafka has no such request.
-"""
+"""describe-log: the segments of a partition, their times, and what retention will do with each.
+Kafka has no such request."""
 
 from typing import Final
 

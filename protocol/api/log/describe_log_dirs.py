@@ -1,4 +1,4 @@
-"""describe-log-dirs: what partitions take on disk."""
+"""describe-log-dirs: the disk space that partitions take."""
 
 from typing import Final
 

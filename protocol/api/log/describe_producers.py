@@ -1,4 +1,4 @@
-"""describe-producers: the idempotent producers that partitions know."""
+"""describe-producers: the idempotent producers that partitions remember."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""fetch: read message sets from partitions, waiting for data when asked to."""
+"""fetch: read record sets from partitions, and wait for data if asked to."""
 
 from typing import Final
 
@@ -24,10 +24,11 @@ from .replicas import allow_follower, current_leader_epoch, follower_heard_ms, s
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
-"""The values of `isolation_level`."""
+"""Values of `isolation_level`."""
 
 WHOLE_EPOCHS: Final = (-1, 0)
-"""The values of `session_epoch` of a fetch that names all it asks for. Others change a session."""
+"""Values of `session_epoch` in a fetch that names everything it asks for. Other values change a
+fetch session."""
 
 
 @message

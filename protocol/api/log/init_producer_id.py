@@ -1,4 +1,4 @@
-"""init-producer-id: an identity for a producer, by which repeated batches are recognised."""
+"""init-producer-id: get a producer id, which lets the broker recognise repeated batches."""
 
 from typing import Final
 
@@ -43,5 +43,5 @@ INIT_PRODUCER_ID: Final = Api(
             How.WHOLE,
         ),
     ),
-    served_by=ServedBy.ANY_BROKER,  # As librdkafka expects; no two brokers give the same id.
+    served_by=ServedBy.ANY_BROKER,  # As librdkafka expects. No two brokers assign the same id.
 )

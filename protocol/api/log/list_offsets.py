@@ -1,4 +1,4 @@
-"""list-offsets: which offset was it at a time."""
+"""list-offsets: find the offset that belongs to a time."""
 
 from types import MappingProxyType
 from typing import Final
@@ -23,13 +23,13 @@ from ..security.acl_terms import Operation, ResourceType
 from .replicas import allow_follower, current_leader_epoch, follower_heard_ms, seen_offset
 
 LATEST: Final = -1
-"""Target that asks for the end: the offset that the next message will get."""
+"""Target for the log end: the offset that the next message will get."""
 
 EARLIEST: Final = -2
-"""Target that asks for the first offset still stored."""
+"""Target for the first offset still stored."""
 
 LARGEST: Final = -3
-"""Target that asks for the first message among those with the largest timestamp."""
+"""Target for the first message with the largest timestamp."""
 
 OF_TIERS: Final = MappingProxyType(
     {
@@ -37,11 +37,11 @@ OF_TIERS: Final = MappingProxyType(
         -5: "the last offset in remote storage (latest-tiered)",
     }
 )
-"""Targets that Kafka has for tiered storage."""
+"""Kafka's targets for tiered storage."""
 
 BY_TIMESTAMP: Final = "timestamp"
 BY_APPEND: Final = "append"
-"""What a search goes by."""
+"""Values of `by`: which time a search compares."""
 
 
 @message

@@ -1,4 +1,4 @@
-"""list-transactions: transactions, of which there are none."""
+"""list-transactions: list transactions, of which Horolog has none."""
 
 from typing import Final
 
@@ -30,7 +30,7 @@ STATES: Final = frozenset(
         "Dead",
     }
 )
-"""States of a transaction in Kafka."""
+"""Kafka's states of a transaction."""
 
 
 @flexible

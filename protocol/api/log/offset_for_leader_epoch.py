@@ -1,7 +1,5 @@
-"""offset-for-leader-epoch: up to where a log has the messages that a leader wrote.
-
-By it a client sees whether messages that it has read were cut off since.
-"""
+"""offset-for-leader-epoch: the offset at which a leader epoch ends in a log. A client detects with
+it whether messages that it has read were truncated since."""
 
 from typing import Final
 
@@ -12,7 +10,7 @@ from ..security.acl_terms import Operation, ResourceType
 from .replicas import current_leader_epoch
 
 UNDEFINED: Final = -1
-"""An epoch, or the end of one, that is not known."""
+"""An unknown epoch, or an unknown end of one."""
 
 
 @message

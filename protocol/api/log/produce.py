@@ -1,8 +1,8 @@
-"""produce: append message sets to partitions.
+"""produce: append record sets to partitions.
 
-`acks` 0: no response at all; when a partition fails, the connection is closed instead.
-1: answered when the set is in the log. -1 ("all"): answered when it is as durable as the topic
-asks for.
+`acks` 0: there is no response at all; if a partition fails, the connection is closed instead. 1:
+the broker answers when the set is in the log. -1 ("all"): it answers when the set is as durable as
+the topic requires.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Fields of requests that may be answered by a follower, or that say which leader they are for."""
+"""Fields of requests that a follower may answer, or that name the leader they are meant for."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from ..schema import boolean, int32, int64
 
 
 def allow_follower(*, since: int) -> Any:
-    """Declare the `bool` field by which a request may be answered by a follower."""
+    """Declare the `bool` field that permits a follower to answer a request."""
     return boolean(
         native=True,
         since=since,
@@ -17,7 +17,7 @@ def allow_follower(*, since: int) -> Any:
 
 
 def seen_offset(*, since: int) -> Any:
-    """Declare the `int` field with what the client knows of a partition's end."""
+    """Declare the `int` field with the largest high watermark that the client has seen."""
     return int64(
         native=True,
         since=since,
@@ -28,7 +28,7 @@ def seen_offset(*, since: int) -> Any:
 
 
 def follower_heard_ms(*, since: int) -> Any:
-    """Declare the `int` field by which an answer says that it is a follower's."""
+    """Declare the `int` field that tells whether a follower answered, and how current it is."""
     return int64(
         native=True,
         since=since,
@@ -39,7 +39,7 @@ def follower_heard_ms(*, since: int) -> Any:
 
 
 def current_leader_epoch(*, since: int) -> Any:
-    """Declare the `int` field with the epoch of the leader that a client means."""
+    """Declare the `int` field with the leader epoch that a client knows."""
     return int32(
         since=since,
         default=-1,

@@ -1,9 +1,9 @@
 """Decoders of the native encoding: bytes to a message object, by msgspec.
 
-A message class in a version is a struct that derives from it: with the types and limits of its
-fields, which are checked while the bytes are read. Fields that the version does not have keep their
-defaults, because no key is called like them. What is wrong raises one of `WRONG`, which do not say
-what it is in the protocol's words; `faults` does.
+For each version of a message class there is a struct derived from it, with the types and limits of
+the fields, which are checked while the bytes are read. Fields that the version does not have keep
+their defaults, because no key has their names. A decoder raises one of `WRONG` for invalid bytes,
+without saying in the protocol's terms what is wrong; `faults` finds that out.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ WRONG: Final[tuple[type[Exception], ...]] = (
     UnicodeDecodeError,
     ValueError,
 )
-"""What a decoder raises."""
+"""Errors that a decoder raises."""
 
 Decode = Callable[[Frame], Any]
 
@@ -56,10 +56,10 @@ def _make_decoder(struct: type[Any], version: int, strict: bool) -> Decode:
     return checked
 
 
-# The casts are there because mypy does not take a class for something hashable.
+# The casts are needed because mypy does not consider a class hashable.
 decoder: Final = cast(Callable[[type[Any], int, bool], Decode], cache(_make_decoder))
-"""The decoder of a message class in a version. Strict: a key that the version does not have is
-refused; otherwise it is skipped."""
+"""Returns the decoder of a message class in a version (cached). A strict decoder refuses a key that
+the version does not have; others skip it."""
 
 
 def _make_item_decoder(of: WireType | type[Any], version: int) -> Decode:
@@ -80,7 +80,7 @@ def _make_item_decoder(of: WireType | type[Any], version: int) -> Decode:
 
 
 item_decoder: Final = cast(Callable[[WireType | type[Any], int], Decode], cache(_make_item_decoder))
-"""The decoder of one item of an array in a request."""
+"""Returns the decoder of one item of a request's array (cached)."""
 
 
 def _make_splitter(struct: type[Any], version: int) -> Decode:
@@ -98,8 +98,8 @@ def _make_splitter(struct: type[Any], version: int) -> Decode:
 
 
 splitter: Final = cast(Callable[[type[Any], int], Decode], cache(_make_splitter))
-"""A decoder of a request that leaves its arrays as their bytes; `item_decoder` is for their items.
-What it gives is no message of the class, but has its fields."""
+"""Returns a decoder of a request that leaves arrays as their bytes (cached); `item_decoder` decodes
+their items. The result has the fields of the class, but is not an instance of it."""
 
 
 def _split_struct(struct: type[Any], version: int) -> type[Any]:
@@ -132,15 +132,16 @@ def request_reader(
     most_values: int,
     client_id_bytes: int,
 ) -> RequestReader:
-    """The reader of whole requests that begin with `begin` and have at most so many values: of
-    structs like `around`, whose body is a message of the class in the version."""
+    """Return the reader of whole requests that start with `begin` and have at most `most_values`
+    values. The results are structs derived from `around`, whose body is a message of the class in
+    the version."""
     decode = Decoder(whole_request(struct, version, around)).decode
     texts = TextLimits([("client_id", client_id_bytes), ("body", _texts_of(struct, version))])
     return RequestReader(decode, WRONG, begin, most_values, MAX_DEPTH, texts)
 
 
 def whole_request(struct: type[Any], version: int, around: type[Any]) -> type[Any]:
-    """What `request_reader` has decoded."""
+    """Return the struct that `request_reader` decodes."""
     body = struct_in_version(struct, version, True)
     return msgspec.defstruct(around.__name__, [("body", body)], bases=(around,), gc=False)
 
@@ -158,7 +159,7 @@ def _make_struct(struct: type[Any], version: int, strict: bool) -> type[Any]:
         kw_only=True,
         gc=False,
         forbid_unknown_fields=strict,
-        # A key cannot be met under a name that no declaration has.
+        # No key can have such a name.
         rename={
             name: f"-{name}"
             for name in (*(spec.name for spec in specs), *unsent)
@@ -172,8 +173,8 @@ struct_in_version: Final = cast(Callable[[type[Any], int, bool], type[Any]], cac
 
 
 def _python_type(wire_type: WireType | type[Any], version: int, strict: bool) -> Any:
-    """What msgspec is to read, with its limits. Every string, list and binary has one, but for
-    record sets, which are views of the frame."""
+    """Return the type for msgspec, with its limits. Every string, list and binary has a limit,
+    except record sets, which are views of the frame."""
     found: Any
     match wire_type:
         case Integer():
@@ -197,8 +198,8 @@ def _python_type(wire_type: WireType | type[Any], version: int, strict: bool) ->
 
 
 def _texts_of(struct: type[Any], version: int) -> TextLimits:
-    """Of each text, or array of texts, how many bytes it may have: its characters are counted by
-    msgspec."""
+    """Return, for each text or array of texts, the maximum number of bytes; msgspec checks only the
+    number of characters."""
     limits: list[tuple[str, int | TextLimits]] = []
     for spec in fields_of(struct, version, native=True):
         inner = spec.type.of if isinstance(spec.type, Array) else spec.type

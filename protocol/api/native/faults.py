@@ -1,7 +1,7 @@
-"""What is wrong with a message in the native encoding that its decoder did not take, in words.
+"""Finds what is wrong with a message in the native encoding that its decoder rejected.
 
-A container is opened one level at a time, and only so many values are looked at: the broker has
-others to serve.
+Containers are opened one level at a time, and only so many values are checked: the broker has other
+clients to serve.
 """
 
 from typing import Any, Final
@@ -22,11 +22,12 @@ _STRINGS: Final = (range(0xA0, 0xC0), range(0xD9, 0xDC))
 _BINARIES: Final = (range(0xC4, 0xC7),)
 _MAPS: Final = (range(0x80, 0x90), range(0xDE, 0xE0))
 _ARRAYS: Final = (range(0x90, 0xA0), range(0xDC, 0xDE))
-"""The first bytes of values, by their type."""
+"""First bytes of values, by type."""
 
 
 class NativeFault(Exception):
-    """A value does not fit its declaration. `path` collects the way to it, innermost first."""
+    """A value does not fit its declaration. `path` collects the path to it, innermost name
+    first."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
@@ -35,11 +36,11 @@ class NativeFault(Exception):
 
 
 class _TooFar(Exception):
-    """So many values were looked at that the rest is not."""
+    """The maximum number of values was checked without finding a fault."""
 
 
 def fault_of(body: Frame, struct: type[Any], version: int, *, strict: bool, max_values: int) -> str:
-    """A sentence that names the field. `strict` as at `decoder`."""
+    """Return an error text that names the wrong field. `strict` is as in `decoder`."""
     fault = find_fault(body, max_values, outer_depth=1)
     if fault is not None:
         return f"the body is not valid msgpack: {fault}"
@@ -56,7 +57,7 @@ def fault_of(body: Frame, struct: type[Any], version: int, *, strict: bool, max_
 
 
 class _FaultWalk:
-    """Looks at values, each given as its bytes."""
+    """Checks values, each given as its bytes."""
 
     def __init__(self, version: int, strict: bool) -> None:
         self._version = version
@@ -139,7 +140,7 @@ def _is_null(value: memoryview) -> bool:
 
 
 def _content_size(value: memoryview) -> int:
-    """Bytes of a string or a binary."""
+    """Return the size of a string's or a binary's content in bytes."""
     first = value[0]
     if first < _NIL:
         return len(value) - 1
@@ -147,7 +148,7 @@ def _content_size(value: memoryview) -> int:
 
 
 def _scalar(value: memoryview) -> Any:
-    """A number, true, false or null; something else for what is none."""
+    """Return a number, true, false or null; for any other value its bytes."""
     return value if _has_content(value) else msgpack.decode(value)
 
 
@@ -161,7 +162,7 @@ def _expect(condition: bool, what: str, value: memoryview) -> None:
 
 
 def _described(value: memoryview) -> str:
-    """As `quoted`, of a value's bytes; only its beginning is opened."""
+    """Like `quoted`, for a value's bytes; at most the start of the value is decoded."""
     if _is(value, _MAPS):
         return f"a map of {len(_read_map(value))}"
     if _is(value, _ARRAYS):
@@ -176,7 +177,8 @@ def _described(value: memoryview) -> str:
 
 
 def quoted(value: object) -> str:
-    """`value` for an error text: its kind for containers, itself when short."""
+    """Return `value` for an error text: itself if it is short, and only its kind if it is a
+    container."""
     if value is None:
         return "null"
     if isinstance(value, bytes):

@@ -1,4 +1,4 @@
-"""Writers of the native encoding, made out of the declarations."""
+"""Writers of the native encoding, built from the declarations."""
 
 from collections.abc import Callable
 from functools import cache
@@ -21,13 +21,13 @@ def _make_writer(struct: type[Any], version: int) -> PackedMessage:
     return PackedMessage(fields)
 
 
-# The cast is there because mypy does not take a class for something hashable.
+# The cast is needed because mypy does not consider a class hashable.
 packed_message: Final = cast(Callable[[type[Any], int], PackedMessage], cache(_make_writer))
-"""The writer of a message class in a version."""
+"""Returns the writer of a message class in a version (cached)."""
 
 
 def packed_field(wire_type: WireType | type[Any], version: int) -> PackedField:
-    """The writer of values of a type."""
+    """Return the writer for values of a type."""
     message = item = None
     match wire_type:
         case Array():

@@ -1,4 +1,4 @@
-"""The native encoding: one msgpack array a frame, after a 4-byte big-endian length.
+"""The native encoding: each frame is one msgpack array, after a 4-byte big-endian length.
 
     request    [api, version, correlation_id, client_id, body]
     response   [correlation_id, error_code, body]
@@ -6,8 +6,8 @@
 Bodies are maps with string keys, as the message classes declare them; a response with an error
 code has the body {"error_message": text}. A record set is one `bin`.
 
-A request is opened in two steps, so that one whose body is wrong can still be answered under its
-correlation id: `open_request`, then `decode_body`.
+A request is decoded in two steps, `open_request` and `decode_body`, so that a request with a wrong
+body can still be answered under its correlation id.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -44,10 +44,10 @@ T = TypeVar("T")
 
 NAME: Final = "Horolog's protocol"
 NATIVE: Final = True
-"""Which versions of requests it has."""
+"""Whether requests have their native versions, not Kafka's."""
 
 _HEAD_BYTES: Final = 5 + 3 * 9 + 5 + MAX_CLIENT_ID_BYTES
-"""The most that a request's bytes before its body take: array, three numbers, a string."""
+"""Maximum size of a request before its body: array header, three numbers, a string."""
 
 _Int16 = Annotated[int, msgspec.Meta(ge=INT16.low, le=INT16.high)]
 _Int32 = Annotated[int, msgspec.Meta(ge=INT32.low, le=INT32.high)]
@@ -55,7 +55,7 @@ _Int64 = Annotated[int, msgspec.Meta(ge=INT64.low, le=INT64.high)]
 
 
 class RequestHead(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    """What every request begins with. `api_key` and `version` may be unknown ones."""
+    """The header of a request. `api_key` and `version` may be unknown ones."""
 
     api_key: _Int64
     version: _Int64
@@ -108,7 +108,7 @@ def _array_of(*fields: PackedField) -> PackedMessage:
     return PackedMessage([("", field, ()) for field in fields])
 
 
-# The casts are there because mypy does not take a class for something hashable.
+# The casts are needed because mypy does not consider a class hashable.
 _request_writer: Final = cast(
     Callable[[type[Any], int], PackedMessage], cache(_make_request_writer)
 )
@@ -118,10 +118,10 @@ _response_encoder: Final = cast(
 
 _REQUEST: Final = 0x95
 _ANSWER: Final = b"\x93"
-"""The arrays that a request and a response are."""
+"""First bytes of a request (an array of 5) and a response (an array of 3)."""
 _KIND_BYTES: Final = 3
 _KIND: Final = 0x7F7F
-"""The bits of the api key and the version, if each of them takes a byte."""
+"""The bits of the api key and the version, if each takes one byte."""
 
 _read_request: Final = Decoder(_Request).decode
 _read_response: Final = Decoder(_Response).decode
@@ -129,7 +129,7 @@ _read_response: Final = Decoder(_Response).decode
 
 @dataclass(slots=True)
 class Body:
-    """A body not yet decoded: the frame from `start` on, or what is wrong with it."""
+    """A body that is not decoded yet: the frame from `start` on, or what is wrong with it."""
 
     frame: Frame
     start: int
@@ -137,29 +137,29 @@ class Body:
 
     @property
     def content(self) -> memoryview:
-        """The bytes of it."""
+        """The bytes of the body."""
         return memoryview(self.frame)[self.start :]
 
 
 class ResponseHead(NamedTuple):
-    """What every response begins with."""
+    """The header of a response."""
 
     correlation_id: int
     error_code: int
 
 
 def kind_of(frame: Frame) -> int | None:
-    """A number for the api key and the version of a request, as `kind`; `None` where to tell them
-    takes a closer look."""
+    """Return the number of a request's api key and version, as `schema.kind`; `None` if that takes
+    decoding."""
     begin = int.from_bytes(frame[:_KIND_BYTES], "big")
     return begin & _KIND if begin & ~_KIND == _REQUEST << 16 else None
 
 
 def reader(api: Api, version: int) -> Callable[[Frame], Request | None]:
-    """A function that gives the whole request of a frame, in one step.
+    """Return a function that decodes a whole request in one step.
 
-    `None` where it is of another kind, not as it should be, or not a small one: then `open_request`
-    tells.
+    It returns `None` if the frame is of another kind, malformed or not small; `open_request` then
+    finds out which.
     """
     begin = bytes((_REQUEST, api.key, version))
     whole = request_reader(
@@ -170,10 +170,11 @@ def reader(api: Api, version: int) -> Callable[[Frame], Request | None]:
 
 
 def open_request(frame: Frame) -> tuple[RequestHead, Body]:
-    """Take the head off a request.
+    """Decode the header of a request.
 
-    Raises ProtocolError when there is no telling what to answer to: the connection is to be
-    closed. A broken body is no error yet; that of a large request is not looked at.
+    A malformed body is no error yet; that of a large request is not checked here. Raises
+    ProtocolError if the header is not readable, so that no answer is possible: the connection has
+    to be closed.
     """
     if len(frame) > LARGE_REQUEST_BYTES:
         values, start = _salvage(frame, 5, "its head is not readable")
@@ -189,7 +190,8 @@ def open_request(frame: Frame) -> tuple[RequestHead, Body]:
 
 
 def _doubtful_request(frame: Frame) -> tuple[RequestHead, Body]:
-    """The head of a request that is not good as a whole; `ProtocolError` if that is not either."""
+    """Decode the header of a request that is malformed as a whole. Raises ProtocolError if the
+    header is malformed too."""
     fault = _fault_in(frame, MAX_REQUEST_VALUES)
     if fault is not None:
         values, _ = _salvage(frame, 5, fault)
@@ -204,7 +206,7 @@ def _doubtful_request(frame: Frame) -> tuple[RequestHead, Body]:
 
 
 def _fault_in(frame: Frame, max_values: int) -> str | None:
-    """Why a frame is not one value of msgpack within the limits, if it is not."""
+    """Return why a frame is not one msgpack value within the limits; `None` if it is."""
     fault = find_fault(frame, max_values)
     if fault is None:
         try:
@@ -236,9 +238,9 @@ def _check_correlation_id(value: object) -> None:
 
 
 def decode_body(struct: type[T], version: int, body: Body) -> T:
-    """Make a request's message object. Raises InvalidRequest naming the field that is wrong.
+    """Decode the body of a request. Raises InvalidRequest with the name of the field that is wrong.
 
-    Record sets are views of the frame: whoever keeps one keeps the frame.
+    Record sets are views of the frame, and keep it in memory.
     """
     if body.fault is not None:
         raise InvalidRequest(body.fault)
@@ -246,7 +248,7 @@ def decode_body(struct: type[T], version: int, body: Body) -> T:
 
 
 def decode_in_pieces(struct: type[T], version: int, body: Body) -> Pieces[T]:
-    """As `decode_body`, in pieces."""
+    """Like `decode_body`, in pieces."""
     if body.fault is not None:
         raise InvalidRequest(body.fault)
     content, values = body.content, most_values(struct)
@@ -260,7 +262,7 @@ def decode_in_pieces(struct: type[T], version: int, body: Body) -> Pieces[T]:
 
 
 def decodes_slowly(struct: type[Any], version: int) -> bool:
-    """Whether a request of some KiB takes long to decode already."""
+    """Whether even a request of some KiB takes long to decode."""
     return False
 
 
@@ -272,7 +274,8 @@ def _decoded(
     refusal: type[InvalidRequest | ProtocolError],
 ) -> T:
     strict = refusal is InvalidRequest
-    # A value takes a byte at the least, and may become many: what is larger is counted first.
+    # A value takes at least one byte and may decode to many: values in larger bodies are counted
+    # first.
     if len(content) <= max_values or find_fault(content, max_values) is None:
         try:
             return decoder(struct, version, strict)(content)  # type: ignore[no-any-return]
@@ -285,33 +288,34 @@ def _decoded(
 def encode_request(
     api: Api, version: int, correlation_id: int, client_id: str | None, body: object
 ) -> bytes:
-    """A request's frame, with its length in front."""
+    """Return the frame of a request, with its length in front."""
     return b"".join(request_parts(api, version, correlation_id, client_id, body))
 
 
 def request_parts(
     api: Api, version: int, correlation_id: int, client_id: str | None, body: object
 ) -> list[InMemory]:
-    """The same as parts: each record set is one, as it was given."""
+    """Return the frame of a request in parts. Each record set is a part of its own and is not
+    copied."""
     write = _request_writer(api.request, version).parts
     parts: list[InMemory] = write(api.key, version, correlation_id, client_id, body)
     return parts
 
 
 def encode_response(correlation_id: int, api: Api, version: int, body: object) -> bytes:
-    """A response's frame, with its length in front."""
+    """Return the frame of a response, with its length in front."""
     (frame,) = answers_encoder(api, version)((correlation_id,), (body,))
     return in_memory(frame)
 
 
 def answers_encoder(api: Api, version: int) -> AnswersEncoder:
-    """A function that does as `encode_response` for responses of one kind: as one, or where they
-    may have record sets each by itself, in parts when these are not in memory."""
+    """Return a function that encodes many responses of one kind: joined into one frame part, or one
+    by one where responses may contain record sets, and in parts if these are not in memory."""
     return _response_encoder(api.response, version)
 
 
 def answer_in_pieces(api: Api, version: int, correlation_id: int, body: object) -> Pieces[Written]:
-    """As `answers_encoder` does for one response, in pieces."""
+    """Encode one response as `answers_encoder` does, in pieces."""
     output = Output()
     output.put(_ANSWER)
     pieces.put_value(output, INT64, version, correlation_id)
@@ -321,7 +325,7 @@ def answer_in_pieces(api: Api, version: int, correlation_id: int, body: object) 
 
 
 def encode_error(correlation_id: int, code: int, message: str) -> bytes:
-    """The frame of a response that is an error as a whole, with its length in front."""
+    """Return the frame of an error response, with its length in front."""
     error = {"error_message": clip(message, MAX_ERROR_TEXT_BYTES)}
     content = msgspec.msgpack.encode([correlation_id, code, error])
     return len(content).to_bytes(LENGTH_BYTES, "big") + content
@@ -330,20 +334,21 @@ def encode_error(correlation_id: int, code: int, message: str) -> bytes:
 def encode_refusal(
     head: RequestHead, api: Api | None, request: object, code: int, message: str
 ) -> bytes:
-    """The frame that refuses a request as a whole, with its length in front."""
+    """Return the frame of a response that refuses a request as a whole, with its length in
+    front."""
     return encode_error(head.correlation_id, code, message)
 
 
 def refuse_in_pieces(
     head: RequestHead, api: Api, request: object, code: int, message: str
 ) -> Pieces[Written]:
-    """As `encode_refusal`."""
+    """Like `encode_refusal`, as pieces."""
     return encode_refusal(head, api, request, code, message)
     yield
 
 
 def open_response(frame: Frame) -> tuple[ResponseHead, Body]:
-    """Take the head off a response. Raises ProtocolError when the frame is no response."""
+    """Decode the header of a response. Raises ProtocolError if the frame is no response."""
     try:
         found = _read_response(frame)
     except WRONG:
@@ -353,7 +358,7 @@ def open_response(frame: Frame) -> tuple[ResponseHead, Body]:
 
 
 def _no_response(frame: Frame) -> ProtocolError:
-    """What is wrong with a frame that is no response."""
+    """Return the error that says what is wrong with a frame that is no response."""
     fault = _fault_in(frame, MAX_RESPONSE_VALUES)
     if fault is not None:
         return ProtocolError(f"a response is not valid msgpack: {fault}")
@@ -370,15 +375,16 @@ def _no_response(frame: Frame) -> ProtocolError:
 
 
 def decode_response(struct: type[T], version: int, body: Body) -> T:
-    """Make a response's message object; fields this side does not know are skipped.
+    """Decode the body of a response. Fields that this side does not know are skipped.
 
-    Its record sets are views of its frame. Raises ProtocolError naming the field that is wrong.
+    Record sets are views of the frame. Raises ProtocolError with the name of the field that is
+    wrong.
     """
     return _decoded(struct, version, body.content, MAX_RESPONSE_VALUES, ProtocolError)
 
 
 def error_message(body: Body) -> str | None:
-    """The sentence in the body of an error response; None when there is none."""
+    """Return the text of an error response; `None` if there is none."""
     try:
         return _read_error(body.content).error_message
     except WRONG:
@@ -393,9 +399,9 @@ _read_error: Final = Decoder(_Error).decode
 
 
 def _salvage(frame: Frame, length: int, fault: str) -> tuple[list[Any], int]:
-    """All but the last value of an array of `length`, and where the last one begins, which is not
-    read. Raises `ProtocolError` that says `fault` where there are no such values."""
-    import msgpack  # the one who reads value by value; most brokers never need it here
+    """Return all but the last value of an array of `length`, and where the last one starts, which
+    is not decoded. Raises ProtocolError with `fault` if there are no such values."""
+    import msgpack  # decodes value by value; most brokers never need it
 
     unpacker = msgpack.Unpacker(max_buffer_size=_HEAD_BYTES, max_ext_len=0)
     unpacker.feed(frame[:_HEAD_BYTES])
@@ -405,6 +411,6 @@ def _salvage(frame: Frame, length: int, fault: str) -> tuple[list[Any], int]:
     except (ValueError, msgpack.OutOfData):
         pass
     if frame[:1] == b"\x00":
-        # Where a Kafka request has the high byte of its api key.
+        # A Kafka request has the high byte of its api key there.
         raise ProtocolError("a Kafka client: it speaks Kafka's protocol, which has another port")
     raise ProtocolError(f"the frame is not a msgpack request: {fault}")

@@ -1,7 +1,7 @@
 """The native encoding of large messages, read and written in pieces.
 
-The arrays of a large message are split into the bytes of their items first, which is no more than a
-look at lengths.
+To read a large message, its arrays are first split into the bytes of their items, which only looks
+at lengths.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,20 +22,21 @@ T = TypeVar("T")
 Type = WireType | type[Any]
 
 _AT_ONCE_BYTES: Final = 8 * 1024
-"""A message of so many bytes is decoded at once: it has no more values than bytes."""
+"""A message of at most this size is decoded at once: it has no more values than bytes."""
 _NIL: Final = b"\xc0"
 _ARRAYS: Final = (*range(0x90, 0xA0), 0xDC, 0xDD)
-"""The first byte of an array."""
+"""First bytes that an array can have."""
 
 
 def read_message(struct: type[T], version: int, content: memoryview) -> Pieces[T]:
-    """The message of a request, as its decoder reads it. Raises what that does."""
+    """Return the message of a request, decoded as by its decoder. Raises the decoder's errors."""
     if len(content) <= _AT_ONCE_BYTES:
         return cast(T, decoder(struct, version, True)(content))
     split = splitter(struct, version)(content)
     found = {spec.name: getattr(split, spec.name) for spec in all_fields(struct)}
     arrays = {spec.name: cast(Array, spec.type) for spec in _arrays_of(struct, version)}
-    # Its own bytes of an array cannot be written to, as record sets have to.
+    # The arrays are cut from `content`, because the splitter's copies cannot be written to, as
+    # record sets must be.
     places = packed_places(content)
     for begin, middle, end in zip(places[::2], places[1::2], places[2::2], strict=False):
         name = msgpack.decode(content[begin:middle])
@@ -69,7 +70,7 @@ def _read_items(array: Array, version: int, content: memoryview) -> Pieces[list[
 
 
 def write_message(struct: type[Any], version: int, message: Any, output: Output) -> Pieces[None]:
-    """Write a message, as its writer does."""
+    """Write a message, as its writer would, in pieces."""
     written = [
         (spec, value)
         for spec in fields_of(struct, version, native=True)
@@ -86,7 +87,7 @@ def write_message(struct: type[Any], version: int, message: Any, output: Output)
 
 def put_value(output: Output, of: Type, version: int, value: Any) -> None:
     """Write one value."""
-    # Its writer gives an array of it, behind the length of a frame.
+    # The value's writer puts it into an array, after the length of a frame.
     output.put_parts(_writer(of, version).parts(value), LENGTH_BYTES + 1)
 
 
@@ -103,8 +104,8 @@ def _write_items(of: Type, version: int, items: Sequence[Any], output: Output) -
 
 
 def _head(few: int, many: int, count: int) -> bytes:
-    """What stands before so many items; `few` for less than 16, `many` where the number takes two
-    bytes."""
+    """Return the header of a container with `count` items. `few` is its first byte for fewer than
+    16 items, `many` for a count of two bytes."""
     if count < 0x10:
         return bytes((few | count,))
     if count < 0x1_0000:
@@ -125,7 +126,7 @@ def _make_items_writer(of: Type, version: int) -> PackedMessage:
     return _make_writer(Array(of, 0), version)
 
 
-# The casts are there because mypy does not take a class for something hashable.
+# The casts are needed because mypy does not consider a class hashable.
 _arrays_of: Final = cast(Callable[[type[Any], int], list[Field]], cache(_make_arrays_of))
 _writer: Final = cast(Callable[[Type, int], PackedMessage], cache(_make_writer))
 _items_writer: Final = cast(Callable[[Type, int], PackedMessage], cache(_make_items_writer))

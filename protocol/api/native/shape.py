@@ -1,7 +1,7 @@
-"""A look over a msgpack frame before it is unpacked: how many values, how deeply nested.
+"""Checks a msgpack frame before it is unpacked: how many values it has, and how deeply nested.
 
-Unpacking turns a byte into as much as 70, so what an unpacker may allocate is bounded here,
-by the frame's own structure, and nothing is allocated to find out.
+Unpacking can turn one byte into 70. The check bounds what an unpacker may allocate, by the
+structure of the frame, and allocates nothing itself.
 """
 
 from ...limits import MAX_DEPTH
@@ -11,10 +11,9 @@ from ...records.kernel import packed_fault
 def find_fault(
     data: bytes | bytearray | memoryview, max_values: int, outer_depth: int = 0
 ) -> str | None:
-    """Say what keeps `data` from being one msgpack value within the limits; None when it is.
+    """Return why `data` is not one msgpack value within the limits; `None` if it is.
 
-    `outer_depth` is how many containers there are around it. The depth that is named in a fault is
-    that of the frame.
+    `outer_depth`: the number of containers around it. A fault names the depth in the whole frame.
     """
     fault = packed_fault(data, max_values, MAX_DEPTH - outer_depth)
     if outer_depth and fault == f"it is nested more than {MAX_DEPTH - outer_depth} deep":

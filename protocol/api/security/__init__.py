@@ -1,1 +1,1 @@
-"""Requests about who somebody is."""
+"""Requests about logins, users, ACLs and quotas."""

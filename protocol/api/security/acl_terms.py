@@ -1,11 +1,11 @@
-"""The terms of Kafka's access rules, with their numbers on the wire."""
+"""The terms of Kafka's ACLs, with their numbers on the wire."""
 
 from enum import IntEnum
 from typing import Final
 
 
 class Operation(IntEnum):
-    """What somebody does."""
+    """An operation that an ACL allows or denies."""
 
     UNKNOWN = 0
     ANY = 1
@@ -23,7 +23,7 @@ class Operation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """What it is done to."""
+    """A type of resource."""
 
     UNKNOWN = 0
     ANY = 1
@@ -36,7 +36,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """Which resources a name in a rule means."""
+    """How the name in an ACL selects resources."""
 
     UNKNOWN = 0
     ANY = 1
@@ -46,7 +46,7 @@ class PatternType(IntEnum):
 
 
 class Permission(IntEnum):
-    """What a rule says."""
+    """Whether an ACL allows or denies."""
 
     UNKNOWN = 0
     ANY = 1
@@ -55,10 +55,10 @@ class Permission(IntEnum):
 
 
 WILDCARD: Final = "*"
-"""Every resource of a type, every host."""
+"""Name for every resource of a type, or for every host."""
 
 CLUSTER_NAME: Final = "kafka-cluster"
-"""The name of the one resource of the type cluster."""
+"""Name of the only resource of the type cluster."""
 
 EVERYBODY: Final = "User:*"
 
@@ -68,7 +68,7 @@ _TITLES: Final[dict[IntEnum, str]] = {
 
 
 def operation_title(operation: Operation) -> str:
-    """As Kafka's texts write it, such as `DescribeConfigs`."""
+    """Return the operation as Kafka's texts write it, such as `DescribeConfigs`."""
     return _TITLES[operation]
 
 
@@ -77,4 +77,4 @@ OPERATIONS_BY_TITLE: Final = {
     for each in Operation
     if each not in (Operation.UNKNOWN, Operation.ANY)
 }
-"""By the title in small letters: those that a rule may name."""
+"""By lower-case title, the operations that an ACL may name."""

@@ -1,4 +1,4 @@
-"""describe-acls, create-acls and delete-acls: who may do what."""
+"""describe-acls, create-acls and delete-acls: list and change ACLs."""
 
 from typing import Final
 
@@ -23,7 +23,7 @@ _OPERATIONS: Final = (
     "describe configs, 11 alter configs, 12 idempotent write"
 )
 _LITERAL: Final = 3
-"""`PatternType.LITERAL`, without the import: most brokers have no rules."""
+"""`PatternType.LITERAL`, without importing it: most brokers have no ACLs."""
 
 
 @message

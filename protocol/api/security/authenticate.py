@@ -1,4 +1,4 @@
-"""authenticate: a login in the native protocol."""
+"""authenticate: one step of a login in the native protocol."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""describe-client-quotas and alter-client-quotas: how much clients may take."""
+"""describe-client-quotas and alter-client-quotas: list and change quotas."""
 
 from typing import Final
 

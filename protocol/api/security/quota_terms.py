@@ -1,4 +1,4 @@
-"""The quotas that Kafka knows, by their names on the wire."""
+"""Kafka's quotas, by their names on the wire."""
 
 from enum import StrEnum
 

@@ -1,4 +1,4 @@
-"""sasl-authenticate: messages of a login, in Kafka's protocol."""
+"""sasl-authenticate: one step of a login in Kafka's protocol."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""sasl-handshake: which way to log in, in Kafka's protocol."""
+"""sasl-handshake: choose the SASL mechanism, in Kafka's protocol."""
 
 from typing import Final
 

@@ -1,4 +1,5 @@
-"""describe-user-scram-credentials and alter-user-scram-credentials: the users of the broker."""
+"""describe-user-scram-credentials and alter-user-scram-credentials: list and change users with
+SCRAM passwords."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""create-partitions: more partitions for topics that exist."""
+"""create-partitions: add partitions to existing topics."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""create-topics: new topics with partitions and settings."""
+"""create-topics: create topics with partitions and settings."""
 
 from typing import Final
 

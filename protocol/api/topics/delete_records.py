@@ -1,4 +1,4 @@
-"""delete-records: drop the oldest messages of partitions."""
+"""delete-records: delete the oldest messages of partitions."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from ..schema import Api, array, error_text, int16, int32, int64, message, strin
 from ..security.acl_terms import Operation, ResourceType
 
 ALL_READABLE: Final = -1
-"""Offset that stands for the high watermark: every message that can be read now."""
+"""Offset that stands for the high watermark: delete every message that can be read now."""
 
 
 @message

@@ -1,4 +1,4 @@
-"""delete-topics: remove topics and their data."""
+"""delete-topics: delete topics and their data."""
 
 from typing import Final
 

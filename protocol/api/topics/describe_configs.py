@@ -30,7 +30,7 @@ FROM_DEFAULT: Final = 5
 """Values of `config_source`."""
 
 MAX_SYNONYMS: Final = 10
-"""Places that a setting can come from; there are three here, and six in Kafka."""
+"""Sources that a setting can come from; there are three here, and six in Kafka."""
 
 
 @message

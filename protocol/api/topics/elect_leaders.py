@@ -1,4 +1,4 @@
-"""elect-leaders: which Horolog refuses."""
+"""elect-leaders: move leadership between replicas, which Horolog refuses."""
 
 from typing import Final
 
@@ -52,7 +52,7 @@ class ElectLeadersResponse:
 ELECT_LEADERS: Final = Api(
     key=43,
     name="elect-leaders",
-    min_version=1,  # Version 0 has no place for the refusal where there are no partitions.
+    min_version=1,  # Version 0 has no field for the refusal of a request without partitions.
     max_version=1,
     native_max_version=-1,
     request=ElectLeadersRequest,

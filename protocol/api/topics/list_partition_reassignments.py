@@ -1,4 +1,4 @@
-"""list-partition-reassignments: partitions whose replicas are being moved."""
+"""list-partition-reassignments: list partitions whose replicas are being moved."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""metadata: the broker's address, and topics with their partitions."""
+"""metadata: the addresses of brokers, and topics with their partitions."""
 
 from typing import Final
 

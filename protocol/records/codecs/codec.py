@@ -1,6 +1,6 @@
-"""Compression and decompression of the value of a wrapper and the records of a batch.
+"""Compresses and decompresses the value of a wrapper and the records of a batch.
 
-Modules that load a library are imported with the first data of their codec, so that a broker starts
+Modules that load a library are imported when their codec is first used, so that a broker starts
 without them.
 """
 
@@ -12,13 +12,15 @@ from . import gzip_stream
 LOADED_LATE: Final = tuple(
     f"{__package__}.{name}" for name in ("lz4_frame", "xerial", "zstd_frames")
 )
-"""Modules that can be imported in advance, so that the first data does not wait for them."""
+"""Modules that can be imported in advance, so that the first use of a codec does not wait for
+them."""
 
 
 def compress(codec: Codec, data: Buffer, *, magic: int) -> bytes:
-    """`data` as the value of a wrapper of that magic, or as the records of a batch (2).
+    """Return `data` compressed for the value of a wrapper (magic 0 or 1) or for the records of a
+    batch (2).
 
-    `ValueError` for `Codec.NONE`, and for zstd in a wrapper, where no reader expects it.
+    Raises `ValueError` for `Codec.NONE`, and for zstd in a wrapper, where no client expects it.
     """
     match codec:
         case Codec.GZIP:
@@ -39,11 +41,10 @@ def compress(codec: Codec, data: Buffer, *, magic: int) -> bytes:
 
 
 def decompress(codec: Codec, data: Buffer, *, magic: int, max_bytes: int) -> bytes:
-    """The message set in the value of a wrapper of that magic, or the records of a batch (2).
+    """Return the decompressed value of a wrapper (magic 0 or 1) or records of a batch (2).
 
-    Raises `CorruptMessage` for whatever is broken, a truncated stream and bytes after its end
-    included; `MessageTooLarge` as soon as the content would have more than `max_bytes`;
-    `ValueError` as `compress`.
+    Raises `CorruptMessage` for any damage, including a truncated stream and bytes after its end;
+    `MessageTooLarge` as soon as the content exceeds `max_bytes`; `ValueError` as `compress`.
     """
     match codec:
         case Codec.GZIP:
@@ -68,13 +69,13 @@ class Opened(NamedTuple):
 
     content: bytes
     for_all_readers: bool
-    """Whether all Kafka clients can read it as sent. Otherwise it must be compressed anew:
+    """Whether all Kafka clients can read the data as sent. If not, it must be compressed again:
     librdkafka aborts at a second gzip member; aiokafka and the Java client refuse snappy framing of
     version 0. All of them read several zstd frames. Several lz4 frames are refused here."""
 
 
 def open_sent(codec: Codec, data: Buffer, *, magic: int, max_bytes: int) -> Opened:
-    """As `decompress`, for data from a producer: verifies every checksum in it."""
+    """Like `decompress`, for data from a producer: every checksum in it is verified."""
     match codec:
         case Codec.GZIP:
             content, members = gzip_stream.open_members(data, max_bytes)

@@ -1,4 +1,4 @@
-"""gzip (RFC 1952): one or more members, one after the other."""
+"""gzip (RFC 1952): one or more consecutive members."""
 
 from typing import Final, cast
 
@@ -9,34 +9,35 @@ from ..layout import Buffer
 from ..problems import decompressed_too_large
 
 _GZIP_WRAPPER: Final = 31
-"""zlib's number for: the largest window, and a gzip header and trailer around the data."""
+"""zlib's parameter for the largest window, with a gzip header and trailer."""
 
 _LEVEL: Final = 2
-"""The library's own default. The header's time is 0, so equal input gives equal bytes."""
+"""The library's default. The time in the header is 0, so equal input gives equal output."""
 
 _STREAM_ERROR: Final = cast(type[Exception], isal_zlib.error)
-"""A class, which the library's type stub takes for an instance."""
+"""The type stub declares this class as an instance."""
 
 _CHUNK_BYTES: Final = 64 * 1024
-"""The library copies what follows a member, so many small members must not be fed all at once."""
+"""The library copies the bytes after a member, so many small members must not be passed all at
+once."""
 
 _FIRST_BYTE: Final = 0x1F
-"""Of a member."""
+"""First byte of a member."""
 _FLAGS_AT: Final = 3
 _RESERVED_FLAGS: Final = 0xE0
 
 MAX_MEMBERS: Final = 1024
-"""Kafka's clients write one member; block-wise compressors one for each 64 KiB, so this covers
-64 MiB from those. It bounds the work that empty members of 20 bytes can cause."""
+"""Kafka's clients write one member; block-wise compressors write one per 64 KiB, of which this
+allows 64 MiB. The limit bounds the work that empty members of 20 bytes can cause."""
 
 
 def compress(data: Buffer) -> bytes:
-    """One member that holds `data`."""
+    """Return one member with the content `data`."""
     return isal_zlib.compress(data, _LEVEL, _GZIP_WRAPPER)
 
 
 def decompress(data: Buffer, max_bytes: int) -> bytes:
-    """The content of all members of `data`, which must end with the last one.
+    """Return the content of all members of `data`; nothing may follow the last one.
 
     Raises `CorruptMessage`, and `MessageTooLarge` for more than `max_bytes` of content.
     """
@@ -45,8 +46,8 @@ def decompress(data: Buffer, max_bytes: int) -> bytes:
 
 
 def open_members(data: Buffer, max_bytes: int) -> tuple[bytes, int]:
-    """The content of all members, and their number; raises as `decompress`, and `CorruptMessage`
-    for reserved flags, which the library passes over and most clients do not."""
+    """Return the content of all members, and their number. Raises as `decompress`, and
+    `CorruptMessage` for reserved flags, which the library ignores and most clients do not."""
     view = memoryview(data)
     content, starts = _open(view, max_bytes)
     for start in starts:
@@ -60,7 +61,7 @@ def open_members(data: Buffer, max_bytes: int) -> tuple[bytes, int]:
 
 
 def _open(view: memoryview, max_bytes: int) -> tuple[bytes, list[int]]:
-    """The content of all members, and where each begins."""
+    """Return the content of all members, and the start of each."""
     parts: list[bytes] = []
     starts: list[int] = []
     position = produced = 0

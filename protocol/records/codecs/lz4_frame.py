@@ -1,15 +1,15 @@
-"""LZ4 frames, the part of them that Kafka's formats use.
+"""LZ4 frames, as far as Kafka's formats use them.
 
     04 22 4d 18 | FLG | BD | content size uint64, if FLG says so | HC | blocks | 00 00 00 00 | ...
-    block:  length uint32, high bit set when stored as it is | data | checksum, if FLG says so
+    block:  length uint32, high bit set if not compressed | data | checksum, if FLG says so
 
 Integers are little-endian. FLG: version 01 in the two high bits, independent blocks, block
 checksums, content size, content checksum, two reserved bits. BD: block size id 4 to 7 (64 KiB,
 256 KiB, 1 MiB, 4 MiB) in bits 4-6, the rest reserved.
 
-HC is the second byte of xxh32 over FLG up to itself. Kafka's first implementation hashed the four
-magic bytes too, and its readers expect that byte in messages of magic 0; so whoever changes the
-magic of a message has to write the frame anew.
+HC is the second byte of xxh32 over the bytes from FLG to before HC. Kafka's first implementation
+also hashed the four magic bytes, and its clients expect that HC in messages of magic 0. So a
+message that changes its magic needs a new frame.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ _STRIPE_BYTES: Final = 16
 
 
 def xxh32(data: bytes) -> int:
-    """The 32-bit xxHash of a few bytes, seed 0: far too slow for content."""
+    """Return the 32-bit xxHash of a few bytes, with seed 0. Far too slow for content."""
     size = len(data)
     at = 0
     if size >= _STRIPE_BYTES:
@@ -87,22 +87,22 @@ _SMALLEST_BLOCK_ID: Final = 4
 
 _WRITTEN_DESCRIPTOR: Final = bytes((_VERSION_1 | _INDEPENDENT, _SMALLEST_BLOCK_ID << 4))
 BLOCK_BYTES: Final = 64 * 1024
-"""Content per block that is written."""
+"""Content of each block that is written."""
 
 _LARGEST_RATIO: Final = 256
-"""No block holds more content than this for each of its bytes: the format's bound is 255."""
+"""Maximum ratio of a block's content to its bytes: the format's bound is 255."""
 
 _WRONG_BLOCK_CHECKSUM: Final = "blockChecksum"
-"""Part of what the library says of a block whose checksum is wrong."""
+"""Part of the library's error text for a wrong block checksum."""
 
 
 def header_checksum(descriptor: bytes, magic: int) -> int:
-    """HC for a descriptor (FLG, BD, content size), as a message of that magic has it."""
+    """Return HC for a descriptor (FLG, BD, content size) in a message of this magic."""
     return xxh32(descriptor if magic else _MAGIC + descriptor) >> 8 & 0xFF
 
 
 def compress(data: Buffer, magic: int) -> bytes:
-    """One frame of independent 64 KiB blocks without checksums."""
+    """Return one frame of independent 64 KiB blocks, without checksums."""
     view = memoryview(data)
     checksum = header_checksum(_WRITTEN_DESCRIPTOR, magic)
     parts: list[Buffer] = [_MAGIC, _WRITTEN_DESCRIPTOR, bytes((checksum,))]
@@ -120,11 +120,11 @@ def compress(data: Buffer, magic: int) -> bytes:
 def decompress(
     data: Buffer, magic: int, max_bytes: int, *, verify_checksums: bool = False
 ) -> bytes:
-    """The content of the one frame that `data` is.
+    """Return the content of `data`, which is exactly one frame.
 
-    `verify_checksums` checks those of blocks and content. What is stored needs no such check: the
-    message's CRC covers the same bytes. The header checksum is checked from magic 1 on. Raises
-    `CorruptMessage`, and `MessageTooLarge` for more than `max_bytes` of content.
+    `verify_checksums` verifies those of the blocks and of the content. Stored data need no such
+    check, because the message's CRC covers the same bytes. The header checksum is verified from
+    magic 1 on. Raises `CorruptMessage`, and `MessageTooLarge` for more than `max_bytes` of content.
     """
     view = memoryview(data)
     frame = _read_header(view, magic)
@@ -147,10 +147,10 @@ def decompress(
 def _open_blocks(
     view: memoryview, frame: "_Frame", open_block: Callable[[memoryview], bytes], max_bytes: int
 ) -> tuple[bytes, int]:
-    """The content of all blocks, and the position behind the end mark.
+    """Return the content of all blocks, and the position after the end mark.
 
-    `open_block` gives the content of a block that begins with its length and ends with its
-    checksum, if it has one.
+    `open_block` returns the content of a block, given from its length to its checksum, if it has
+    one.
     """
     parts: list[bytes] = []
     position, produced = frame.header_bytes, 0
@@ -181,7 +181,7 @@ def _open_blocks(
 class _Frame:
     header_bytes: int
     block_bytes: int
-    """The largest content of a block."""
+    """Maximum content of a block."""
     block_checksum_bytes: int
     content_checksum_bytes: int
     content_bytes: int | None
@@ -234,7 +234,7 @@ def _compress_block(content: memoryview) -> bytes:
 
 
 def _open_block(frame: _Frame, block: memoryview) -> bytes:
-    """The content of a block, whatever its checksum is."""
+    """Return the content of a block, without checking its checksum."""
     (length,) = _LENGTH.unpack_from(block)
     stored = bool(length & _STORED_BIT)
     packed = block[_LENGTH.size : _LENGTH.size + (length & ~_STORED_BIT)]
@@ -249,19 +249,19 @@ def _open_block(frame: _Frame, block: memoryview) -> bytes:
 
 
 class _CheckedFrame:
-    """A frame whose checksums the library checks in the pass that decompresses it."""
+    """A frame whose checksums the library verifies while it decompresses."""
 
     def __init__(self, view: memoryview, frame: _Frame) -> None:
         self._frame = frame
         self._blocks = 0
         self._decompressor = lz4.frame.LZ4FrameDecompressor()
         header = bytearray(view[: frame.header_bytes])
-        # The library expects the checksum of magic 1; that of magic 0 may be anything.
+        # The library expects the checksum of magic 1; in messages of magic 0 it may be anything.
         header[-1] = header_checksum(bytes(header[len(_MAGIC) : -1]), 1)
         self._decompressor.decompress(header)
 
     def open_block(self, block: memoryview) -> bytes:
-        """The content of the next block. Raises `CorruptMessage` for a wrong checksum."""
+        """Return the content of the next block. Raises `CorruptMessage` for a wrong checksum."""
         try:
             content: bytes = self._decompressor.decompress(block, self._frame.block_bytes)
         except RuntimeError as error:
@@ -274,7 +274,7 @@ class _CheckedFrame:
         return content
 
     def end(self, trailer: memoryview) -> None:
-        """Check the checksum of the content; `trailer` is the end mark and what follows it."""
+        """Verify the checksum of the content; `trailer` is the end mark and what follows it."""
         try:
             self._decompressor.decompress(trailer)
         except RuntimeError as error:

@@ -3,7 +3,7 @@
     82 53 4e 41 50 50 59 00 | version int32 | oldest version able to read it int32 | blocks
     block:  compressed length int32 | raw snappy block
 
-Integers are big-endian. Some clients send one raw block without any framing; that is read too.
+Integers are big-endian. Some clients send one raw block without framing; that is accepted too.
 """
 
 from struct import Struct
@@ -22,11 +22,12 @@ _LENGTH: Final = Struct(">i")
 _HEADER: Final = _MAGIC + _VERSIONS.pack(_VERSION, _VERSION)
 
 BLOCK_BYTES: Final = 32 * 1024
-"""Content per block that is written, snappy-java's default: readers may hold a block at once."""
+"""Content of each block that is written: snappy-java's default, as readers may hold a whole
+block."""
 
 
 def compress(data: Buffer) -> bytes:
-    """`data` as framed blocks."""
+    """Return `data` as framed blocks."""
     view = memoryview(data)
     parts: list[bytes] = [_HEADER]
     for start in range(0, len(view), BLOCK_BYTES):
@@ -36,7 +37,7 @@ def compress(data: Buffer) -> bytes:
 
 
 def decompress(data: Buffer, max_bytes: int) -> bytes:
-    """The content of framed blocks, or of one raw block.
+    """Return the content of framed blocks, or of one raw block.
 
     Raises `CorruptMessage`, and `MessageTooLarge` for more than `max_bytes` of content.
     """
@@ -72,13 +73,15 @@ def decompress(data: Buffer, max_bytes: int) -> bytes:
 
 
 def is_usual(data: Buffer) -> bool:
-    """Whether `data`, which `decompress` has read, is framed in version 1 or is one raw block."""
+    """Whether `data`, which `decompress` has accepted, has framing of version 1 or is one raw
+    block."""
     head = bytes(memoryview(data)[: len(_HEADER)])
     return head == _HEADER or not head.startswith(_MAGIC)
 
 
 def _decompress_block(block: memoryview, left_bytes: int, max_bytes: int) -> bytes:
-    """The content of one raw block. Its first bytes name the size, which is checked first."""
+    """Return the content of one raw block. Its first bytes give the size, which is checked
+    first."""
     try:
         if snappy.decompress_raw_len(block) > left_bytes:
             raise decompressed_too_large(max_bytes)

@@ -1,11 +1,12 @@
-"""zstd (RFC 8878): one or more frames, one after the other.
+"""zstd (RFC 8878): one or more consecutive frames.
 
     fd2fb528 | descriptor uint8 | window uint8, if the descriptor says so | dictionary id, 0 to 4
     bytes | content size, 0 to 8 bytes | blocks | checksum uint32, if the descriptor says so
 
 Integers are little-endian. Descriptor: bits 6-7 the width of the content size (0, 2, 4, 8 bytes; 0
 means 1 with bit 5), bit 5 a frame without window, bits 0-1 the width of the dictionary id. Writers
-that do not know the size beforehand leave it out, so the memory for the content is found by trying.
+that do not know the size beforehand leave it out; the size of the content buffer is then found by
+trying.
 """
 
 from typing import Final
@@ -21,28 +22,28 @@ _WINDOWLESS: Final = 0x20
 _DICTIONARY_BYTES: Final = (0, 1, 2, 4)
 _SIZE_BYTES: Final = (0, 2, 4, 8)
 _SIZE_ADDED: Final = {2: 256}
-"""A content size of two bytes counts from here."""
+"""By width of the content size field, what is added to its value."""
 
 _LEVEL: Final = 3
-"""zstd's own default, and that of Kafka's clients."""
+"""The default of zstd and of Kafka's clients."""
 
 _NO_ROOM: Final = "write whole buffer"
-"""Part of what the library says when the content is larger than the memory for it."""
+"""Part of the library's error text when the content is larger than the buffer."""
 
 _FIRST_RATIO: Final = 8
 _LEAST_ROOM_BYTES: Final = 4096
 
 
 def compress(data: Buffer) -> bytes:
-    """One frame that holds `data`."""
+    """Return one frame with the content `data`."""
     return bytes(zstd.compress(data, _LEVEL))
 
 
 def decompress(data: Buffer, max_bytes: int) -> bytes:
-    """The content of all frames of `data`, which must end with the last one.
+    """Return the content of all frames of `data`; nothing may follow the last one.
 
     Raises `CorruptMessage`, and `MessageTooLarge` for more than `max_bytes` of content. Never
-    allocates more than `max_bytes` for it.
+    allocates more than `max_bytes` for the content.
     """
     view = memoryview(data)
     room_bytes = content_bytes(view)
@@ -65,7 +66,7 @@ def decompress(data: Buffer, max_bytes: int) -> bytes:
 
 
 def content_bytes(data: memoryview) -> int | None:
-    """The content size in the header of the first frame, if there is one."""
+    """Return the content size in the header of the first frame; `None` if it has none."""
     if len(data) <= len(_MAGIC) or bytes(data[: len(_MAGIC)]) != _MAGIC:
         return None
     at = len(_MAGIC)

@@ -1,4 +1,4 @@
-# Bytes in memory: where they are, numbers in them, and the places of fields.
+# Buffers in memory, numbers in them, and the positions of fields.
 
 cdef extern from "kernel.h" nogil:
     const char *horolog_sources
@@ -39,7 +39,7 @@ cdef extern from "Python.h":
     bytearray PyByteArray_FromStringAndSize(const char *content, Py_ssize_t size)
     char *PyBytes_AS_STRING(object content)
 
-# The same numbers as in `layout`, known to the compiler; `LAYOUT` shows them to a test.
+# The same numbers as in `layout`, as compile-time constants; a test compares `LAYOUT` with them.
 cdef enum:
     HEAD_BYTES = 12
     SIZE = 8
@@ -92,7 +92,7 @@ BOUNDS[:] = [
 BOUNDS_MS = tuple(BOUNDS)
 
 
-# The memoryview holds on to its bytes for as long as the function holds on to it.
+# The memoryview keeps its bytes in memory as long as the function keeps the view.
 cdef inline unsigned char *bytes_of(object view) except? NULL:
     if not PyMemoryView_Check(view):
         raise TypeError(f"{type(view).__name__}: it must be a memoryview")
@@ -124,7 +124,7 @@ cdef inline long long *int64s(bytearray array) noexcept:
     return <long long *>PyByteArray_AS_STRING(array)
 
 
-# A sum of what messages say may be anything; it wraps, as it does in the format.
+# A sum of numbers from messages may have any size; it wraps around, as in the format.
 cdef inline long long added(long long one, long long other) noexcept:
     return <long long>(<unsigned long long>one + <unsigned long long>other)
 
@@ -141,7 +141,7 @@ cdef inline list counts_of(const long long *counts):
 
 
 cdef inline bytes flat(object content):
-    """Bytes, of whatever holder; `None` is none."""
+    """Return the bytes of any buffer; `None` stays `None`."""
     if content is None or type(content) is bytes:
         return content
     return bytes(memoryview(content))

@@ -1,4 +1,4 @@
-# Messages that come one at a time and go together, and the room that they take meanwhile.
+# Messages of a producer that wait to be sent as one set, and their byte budget.
 
 from cpython.tuple cimport PyTuple_SET_ITEM
 from cpython.ref cimport Py_INCREF
@@ -84,7 +84,7 @@ cdef class Collected:
             waiter.set_result(place_of(made_of, target, offset, given))
 
 
-# `made_of(*target, offset, time_ms)`, without a function of Python.
+# Returns `made_of(*target, offset, time_ms)`, without calling a Python function.
 cdef object place_of(type made_of, tuple target, object offset, object time_ms):
     cdef object place = (<PyTypeObject *>made_of).tp_alloc(made_of, 4)
     set_field(place, 0, target[0])
@@ -95,5 +95,5 @@ cdef object place_of(type made_of, tuple target, object offset, object time_ms):
 
 
 cdef inline void set_field(object place, Py_ssize_t number, object field) noexcept:
-    Py_INCREF(field)  # the tuple takes it
+    Py_INCREF(field)  # the tuple takes over the reference
     PyTuple_SET_ITEM(place, number, field)

@@ -1,4 +1,4 @@
-# Columns out of messages and records, and a look at columns that are to be sent.
+# Columns built from messages and records, and checks of columns that are to be sent.
 
 
 cdef class Gathered:
@@ -27,7 +27,7 @@ cdef cut(Gathered found, long long count, long long key_bytes, long long value_b
     found.count = count
 
 
-# Rows that are added to columns, where those are in memory.
+# The memory of columns to which rows are added.
 cdef struct Rows:
     long long *offsets
     long long *timestamps
@@ -50,7 +50,7 @@ cdef void begin_rows(Rows *rows, Gathered columns) noexcept:
     rows.row = rows.key_at = rows.value_at = rows.key_nulls = rows.value_nulls = 0
 
 
-# Adds a row; a length below 0 is null.
+# Adds a row. A length below 0 stands for null.
 cdef inline void add_row(
     Rows *rows, long long offset, long long time_ms, unsigned char time_type,
     const unsigned char *key, long long key_bytes,
@@ -115,7 +115,7 @@ def gather(
             raise not_good(position)
         following -= 1
         stop = read_plain(data, position, end, &content)
-        # Else keys and values could take more than `room`.
+        # Otherwise keys and values could take more than `room`.
         if end - stop < following * SMALLEST_ENTRY:
             raise no_room(view, start, end, count)
         if check_crc:
@@ -192,7 +192,7 @@ def only_bytes(column):
 
 def only_times(column, long long smallest_ms, long long largest_ms):
     cdef long long time_ms
-    cdef object before = []  # which is in no column
+    cdef object before = []  # this object is in no column
     try:
         for item in column:
             if item is before:

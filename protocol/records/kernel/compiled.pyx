@@ -2,8 +2,8 @@
 # cython: cdivision=True, binding=False, auto_pickle=False
 """The kernel, compiled: every loop over the bytes of messages and records.
 
-`reference` has the same names with the same meaning, and says what that is. Numbers here are C
-integers, and bytes are read where they lie; each function checks all lengths before it reads.
+`reference` has the same names with the same meaning, and documents them. Numbers here are C
+integers, and bytes are read in place; each function checks all lengths before it reads.
 """
 
 import cython
@@ -28,7 +28,7 @@ include "spans.pxi"
 include "times.pxi"
 include "keeping.pxi"
 
-# What the compiler was given of `layout` and of `terms`; a test compares them.
+# The compiler's copies of numbers in `layout` and `terms`; a test compares them.
 LAYOUT = {
     "HEAD_BYTES": HEAD_BYTES, "SIZE": SIZE, "CRC": CRC, "MAGIC": MAGIC, "BITS": BITS, "TIME": TIME,
     "TIME_BYTES": TIME_BYTES, "LENGTH_BYTES": LENGTH_BYTES, "CRC_BYTES": CRC_BYTES,

@@ -1,5 +1,5 @@
-# What Kafka's clients send: fields, one behind the other, of which messages are made. The fields of a
-# message stand in a `MessageReader`, made by `protocol.api.kafka.fields` of the declarations.
+# Fields of Kafka's protocol, of which messages are sequences. `protocol.api.kafka.fields` builds a
+# `MessageReader` and a `MessageWriter` from each declaration.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.object cimport PyObject
@@ -50,11 +50,11 @@ cdef struct Place:
     const unsigned char *data
     Py_ssize_t at
     Py_ssize_t size
-    long long room  # how many values there may still be
+    long long room  # number of values that arrays may still have
 
 
 cdef class FieldReader:
-    """Reads one field, or one item of an array."""
+    """Decodes one field, or one item of an array."""
 
     cdef int kind
     cdef bint nullable
@@ -63,11 +63,12 @@ cdef class FieldReader:
     cdef FieldReader item
     cdef Py_ssize_t item_bytes
     cdef Py_ssize_t item_values
-    cdef object kept  # the last short text: names are mostly those of the message before
+    cdef object kept  # the last short text: most names are those of the message before
 
     def __init__(self, str kind, limit, nullable, message, item, item_bytes, item_values):
-        """`kind` is a `FieldKind`; `limit` the most bytes or items. A message has its reader; an array
-        has that of its items, of which each takes `item_bytes` at least and is `item_values`."""
+        """`kind` is a `FieldKind`; `limit` is the maximum number of bytes or items. `message` is
+        the reader of a message, `item` that of the items of an array; an item has at least
+        `item_bytes` and counts as `item_values`."""
         self.kind = ord(kind)
         self.limit = limit
         self.nullable = nullable
@@ -137,7 +138,7 @@ cdef class FieldReader:
 
 
 cdef class MessageReader:
-    """Reads messages of one class in one version."""
+    """Decodes messages of one class in one version."""
 
     cdef object struct
     cdef tuple names
@@ -152,10 +153,11 @@ cdef class MessageReader:
         self.readers = [reader for _, reader in fields]
 
     def read(self, object data not None, Py_ssize_t at, long long room):
-        """The message at `at` of a frame, of which views go into it, the position behind it, and how
-        much of `room` is left.
+        """Return the message at position `at` of a frame, with views of it, the position after it,
+        and the rest of `room`.
 
-        `room` is how many values arrays may have. Raises `Unreadable` or `UnicodeDecodeError`.
+        `room` is the number of values that arrays may have. Raises `Unreadable` or
+        `UnicodeDecodeError`.
         """
         cdef const unsigned char[:] content = data
         cdef Place place
@@ -169,8 +171,8 @@ cdef class MessageReader:
         return message, place.at, place.room
 
     def whole(self, bytes begin not None, long long room, object data not None):
-        """The message that is a frame from its begin to its end; `None` where the frame does not
-        begin with `begin`, or is no such message. `room` as in `read`."""
+        """Return the message that fills a frame; `None` if the frame does not start with `begin`,
+        or is not such a message. `room` is as in `read`."""
         cdef Py_buffer content
         cdef Py_ssize_t size = len(begin)
         cdef Place place
@@ -220,7 +222,7 @@ cdef inline long long number(Place *place, int size) except? -1:
 
 
 cdef inline double float_of(long long bits) noexcept:
-    """The number whose bits, as IEEE 754 has them, are those of an integer."""
+    """Return the number with these bits in IEEE 754."""
     cdef double found
     memcpy(&found, &bits, 8)
     return found
@@ -233,7 +235,7 @@ cdef inline long long bits_of(double value) noexcept:
 
 
 cdef class Output:
-    """Bytes that were written, and record sets between them, which stay where they are."""
+    """Encoded bytes, and between them record sets that are not copied."""
 
     cdef unsigned char *data
     cdef Py_ssize_t size
@@ -251,7 +253,7 @@ cdef class Output:
         PyMem_Free(self.data)
 
     cdef unsigned char *more(self, Py_ssize_t size) except NULL:
-        """Where the next `size` bytes go."""
+        """Return the memory for the next `size` bytes."""
         cdef unsigned char *grown
         cdef Py_ssize_t begin = self.size
         if size > self.room - begin:
@@ -264,7 +266,7 @@ cdef class Output:
         return self.data + begin
 
     cdef int put(self, long long value, int size) except -1:
-        """An integer of so many bytes."""
+        """Append an integer of `size` bytes."""
         cdef unsigned char *to
         cdef long long limit = <long long> 1 << (8 * size - 1) if size < 8 else 0
         if limit and not -limit <= value < limit:
@@ -285,7 +287,7 @@ cdef class Output:
         return 0
 
     cdef int put_part(self, object part) except -1:
-        """A record set: a part of its own."""
+        """Append a record set as a part of its own."""
         if self.parts is None:
             self.parts = []
         if self.size:
@@ -297,8 +299,8 @@ cdef class Output:
         return 0
 
     cdef object frame(self, bint joined):
-        """What was written behind four bytes, which become its length; in parts unless it is to be
-        joined, and can be."""
+        """Return the output; its first four bytes become its length. The result is in parts unless
+        `joined` is set and all parts are in memory."""
         cdef Py_ssize_t size = frame_size(self.parts_bytes + self.size)
         if self.parts is None:
             set_length(self.data, size)
@@ -316,7 +318,7 @@ cdef class Output:
 
 
 cdef class FieldWriter:
-    """Writes one field, or one item of an array."""
+    """Encodes one field, or one item of an array."""
 
     cdef int kind
     cdef object clip
@@ -324,8 +326,8 @@ cdef class FieldWriter:
     cdef FieldWriter item
 
     def __init__(self, str kind, clip, message, item):
-        """`kind` is a `FieldKind`; `clip` cuts a text that may be too long. A message has its writer, an
-        array that of its items."""
+        """`kind` is a `FieldKind`; `clip` cuts a text that may be too long. `message` is the writer
+        of a message, `item` that of the items of an array."""
         self.kind = ord(kind)
         self.clip = clip
         self.message = message
@@ -375,10 +377,10 @@ cdef class FieldWriter:
 
 
 cdef class Slots:
-    """Some fields of objects that are mostly of one class."""
+    """Fast access to some fields of objects, which mostly have the same class."""
 
     cdef tuple names
-    cdef object kept  # the class of the last object; the next one is mostly of the same
+    cdef object kept  # the class of the last object; the next one mostly has the same
     cdef Py_ssize_t places[MOST_FIELDS]
 
     def __init__(self, tuple names):
@@ -386,7 +388,7 @@ cdef class Slots:
             raise ValueError(f"a message has more than {MOST_FIELDS} fields")
         self.names = names
 
-    # Where an object has a field; `NULL` where only its class knows.
+    # Returns the address of an object's field; `NULL` if it is not a slot.
     cdef inline PyObject **place(self, object message, Py_ssize_t position) except? NULL:
         if type(message) is not self.kept:
             self.find(type(message))
@@ -413,7 +415,7 @@ cdef class Slots:
             Py_DECREF(<object> before)
         return 0
 
-    # Finds where objects of a class have their fields, as far as these are slots.
+    # Finds the positions of the fields in objects of a class, if they are slots.
     cdef int find(self, object kind) except -1:
         cdef Py_ssize_t position
         cdef PyMemberDef *member
@@ -430,23 +432,23 @@ cdef class Slots:
 
 
 cdef class FrameWriter:
-    """Writes frames of values, of which each has a writer."""
+    """Encodes frames of values, with a writer for each value."""
 
     cdef Slots slots
     cdef list writers
 
     def frame(self, *values):
-        """The bytes of a message that has these values, with their length in front, as parts where
-        record sets are not in memory."""
+        """Encode a message with these values, with its length in front; as a list of parts if a
+        record set is not in memory."""
         return self.written(values).frame(True)
 
     def parts(self, *values):
-        """The same as parts: each record set is one."""
+        """Like `frame`, in parts; each record set is a part."""
         return self.written(values).frame(False)
 
     def joined(self, *columns):
-        """As `frame` for several messages, one behind the other; the columns are the values of a
-        field each. There must be no record sets in them."""
+        """Encode several messages and join their frames; each column has the values of one field.
+        There must be no record sets."""
         cdef Output output = Output()
         cdef Py_ssize_t begin
         for values in zip(*columns, strict=True):
@@ -462,7 +464,7 @@ cdef class FrameWriter:
         self.write(values, output)
         return output
 
-    # The values behind four bytes, which become their length.
+    # Encodes the values, after four bytes for the length.
     cdef int write(self, tuple values, Output output) except -1:
         if len(values) != len(self.writers):
             raise ValueError(f"{len(values)} values for {len(self.writers)} fields")
@@ -470,7 +472,7 @@ cdef class FrameWriter:
 
 
 cdef class MessageWriter(FrameWriter):
-    """Writes messages of one class in one version."""
+    """Encodes messages of one class in one version."""
 
     def __init__(self, list fields):
         """`fields` are pairs of a name and a `FieldWriter`, in the order of the bytes."""
@@ -492,7 +494,7 @@ cdef class MessageWriter(FrameWriter):
         return 0
 
 
-# What a frame of so many bytes, with its length in front, says that it has.
+# Returns the length field of a frame that has `size` bytes with the length field itself.
 cdef Py_ssize_t frame_size(Py_ssize_t size) except -1:
     if size - LENGTH_BYTES > LARGEST_INT32:
         raise OverflowError(f"a frame of {size - LENGTH_BYTES} bytes")

@@ -1,17 +1,17 @@
 /* Big-endian fields, CRC-32 and CRC-32C for the compiled kernel.
 
-   CRC-32 is zlib's: polynomial 0x04c11db7, bits reflected, all ones before and after. Where the
-   processor multiplies without carries, the message is folded 16 bytes at a time, after the method
+   CRC-32 is zlib's: polynomial 0x04c11db7, bits reflected, all ones before and after. If the
+   processor multiplies without carries, the message is folded 16 bytes at a time, by the method
    that Intel published ("Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
-   Instruction", Gopal and others, 2009): a block that is D bits in front of another one has the
-   same remainder as its product with x^D modulo the polynomial, and such a product is two
-   carry-less multiplications and an addition. The constants are x^n modulo the polynomial, bits
-   reflected and shifted left by one, which makes up for the bit that a product of reflected
-   numbers lacks. Processors that multiply four pairs at once (VPCLMULQDQ) fold 64 bytes at a time.
-   Elsewhere eight tables take eight bytes at a time.
+   Instruction", Gopal and others, 2009): a block that is D bits before another one has the same
+   remainder as its product with x^D modulo the polynomial, and such a product takes two carry-less
+   multiplications and an addition. The constants are x^n modulo the polynomial, bits reflected and
+   shifted left by one, to make up for the bit that a product of reflected numbers lacks. Processors
+   that multiply four pairs at once (VPCLMULQDQ) fold 64 bytes at a time. Other processors use eight
+   tables, for eight bytes at a time.
 
    CRC-32C, for record batches, has the polynomial 0x1edc6f41 and is computed in the same ways. Many
-   processors have an instruction for it, which is quicker where there is little to fold.
+   processors have an instruction for it, which is faster for short messages.
 
    Everything here is called with Python's lock held. */
 
@@ -30,7 +30,7 @@
 #endif
 
 #ifdef HOROLOG_SOURCES
-/* What this was compiled from. */
+/* Digest of the sources that were compiled. */
 static const char horolog_sources[] = HOROLOG_SOURCES;
 #else
 static const char horolog_sources[] = "";
@@ -63,7 +63,7 @@ static inline int int16_at(const unsigned char *data, long long position)
     return (short)((unsigned)data[position] << 8 | data[position + 1]);
 }
 
-/* In this machine's byte order, at any place. */
+/* Numbers in this machine's byte order; the position need not be aligned. */
 static inline long long own_int64_at(const unsigned char *data, long long position)
 {
     int64_t number;
@@ -96,8 +96,8 @@ static inline void copy_bytes(unsigned char *data, long long position,
     memcpy(data + position, content + start, (size_t)length);
 }
 
-/* The number at `at` as a record has it, in one or two bytes, and goes behind it; -1 for one that
-   takes more. By branches, so that the processor need not know how long one is to read the next. */
+/* Reads the varint at `*at`, of one or two bytes, and moves `*at` after it; returns -1 for a longer
+   one. Uses branches, so that the processor can predict the length and read on. */
 __attribute__((always_inline)) static inline int short_at(const unsigned char **at)
 {
     int small = *(*at)++, second;
@@ -112,15 +112,15 @@ static inline int unfolded_short(int number)
     return number >> 1 ^ -(number & 1);
 }
 
-/* A record that is like most: its numbers take one or two bytes each, and it has no headers.
-   `start` is behind its length. */
+/* A usual record: its numbers take one or two bytes each, and it has no headers. `start` is the
+   position after its length. */
 typedef struct {
     const unsigned char *start, *key_at, *value_at;
     int time, offset, key, value;
 } horolog_record;
 
-/* Reads the record at `at` if it is like that, and gives the place behind it; else NULL, whatever is
-   wrong with it. */
+/* Reads the record at `at` if it is a usual one, and returns the position after it; otherwise NULL,
+   also for a bad record. */
 __attribute__((always_inline)) static inline const unsigned char *
 usual_record(const unsigned char *at, const unsigned char *end, horolog_record *found)
 {
@@ -144,13 +144,13 @@ usual_record(const unsigned char *at, const unsigned char *end, horolog_record *
             return NULL;
         at += key >> 1;
     }
-    if (end - at < 3) /* a number and the count of headers */
+    if (end - at < 3) /* a number and the header count */
         return NULL;
     value = short_at(&at);
     if (value < 0)
         return NULL;
     found->value_at = at;
-    /* All of it is inside the record if the count of headers is its last byte. */
+    /* Everything is within the record if the header count is its last byte. */
     if (stop - at != (value & 1 ? 0 : value >> 1) + 1 || stop[-1])
         return NULL;
     found->time = unfolded_short(time);
@@ -160,18 +160,17 @@ usual_record(const unsigned char *at, const unsigned char *end, horolog_record *
     return stop;
 }
 
-/* What `usual_run` passed: the smallest and the largest time, the offset of the first one that has
-   the largest, and the sum of all. They are counted from those of the batch. */
+/* The records that `usual_run` passed: smallest and largest time, offset of the first record with
+   the largest, and the sum of the times; all relative to the batch. */
 typedef struct {
     int smallest, largest, largest_at;
     long long sum;
 } horolog_run;
 
-/* Goes over records from `*at` on that are like most, have the offsets from `count` on and times from
-   `low` to `high`; gives how many these are, and moves `*at` behind them. Up to `most` of their
-   times, with `base` added, are put from `time` on. A record whose key has less than `key_least`
-   bytes ends the run, where one for null has less than 0; compilers leave the comparison out where
-   that is no limit. */
+/* Passes the usual records from `*at` on that have offsets from `count` on and times from `low`
+   to `high`. Returns their number, and moves `*at` after them. Up to `most` of their times, plus
+   `base`, are stored from `time` on. A record whose key has fewer than `key_least` bytes ends the
+   run; a null key has fewer than 0. With INT32_MIN, compilers omit the comparison. */
 static inline long long usual_run_from(const unsigned char **at, const unsigned char *end, int count,
                                        int low, int high, long long base, long long *time,
                                        long long most, int key_least, horolog_run *found)
@@ -202,7 +201,7 @@ static inline long long usual_run_from(const unsigned char **at, const unsigned 
     return offset - count;
 }
 
-/* `usual_run_from` for records that are to be `keyed`, or for any. */
+/* `usual_run_from` for records that must have keys (`keyed`), or for any records. */
 static inline long long usual_run(const unsigned char **at, const unsigned char *end, int count,
                                   int low, int high, long long base, long long *time,
                                   long long most, int keyed, horolog_run *found)
@@ -212,7 +211,7 @@ static inline long long usual_run(const unsigned char **at, const unsigned char 
     return usual_run_from(at, end, count, low, high, base, time, most, INT32_MIN, found);
 }
 
-/* Tables for one polynomial, made when they are first needed. */
+/* Tables for one polynomial, filled when they are first needed. */
 struct horolog_tables {
     uint32_t polynomial;
     int filled;
@@ -274,7 +273,7 @@ static uint32_t horolog_crc32c_by_tables(const unsigned char *data, size_t lengt
 #define HOROLOG_WIDE_TARGET __attribute__((target("pclmul,sse4.1,avx512f,vpclmulqdq")))
 #endif
 
-/* x^(D+32) for the first half of a block, x^(D-32) for the second, D bits ahead. */
+/* To fold a block by D bits: x^(D+32) for its first half, x^(D-32) for its second. */
 #define HOROLOG_FOLD_2048 0x11542778a, 0x1322d1430
 #define HOROLOG_FOLD_1536 0x1821d8bc0, 0x12e958ac4
 #define HOROLOG_FOLD_1024 0x1e88ef372, 0x14a7fe880
@@ -283,7 +282,7 @@ static uint32_t horolog_crc32c_by_tables(const unsigned char *data, size_t lengt
 #define HOROLOG_FOLD_256 0x0f1da05aa, 0x15a546366
 #define HOROLOG_FOLD_128 0x1751997d0, 0x0ccaa009e
 #define HOROLOG_FOLD_64 0x163cd6124
-/* The polynomial, and x^64 divided by it; both reflected, with all their 33 bits. */
+/* The polynomial, and the quotient of x^64 by it; both reflected, with all 33 bits. */
 #define HOROLOG_POLYNOMIAL 0x1db710641
 #define HOROLOG_QUOTIENT 0x1f7011641
 /* The same for CRC-32C. */
@@ -337,7 +336,7 @@ HOROLOG_TARGET static inline __m128i horolog_fold(__m128i block, __m128i factors
     return _mm_xor_si128(onto, _mm_xor_si128(first, second));
 }
 
-/* The remainder of the last block: 128 bits to 96, to 64, and these by Barrett's division. */
+/* Returns the remainder of the last block: 128 bits become 96, then 64, then Barrett's division. */
 HOROLOG_TARGET static inline uint32_t horolog_remainder(const struct horolog_folds *by,
                                                         __m128i block)
 {
@@ -354,8 +353,9 @@ HOROLOG_TARGET static inline uint32_t horolog_remainder(const struct horolog_fol
     return (uint32_t)_mm_extract_epi32(_mm_xor_si128(block, quotient), 1);
 }
 
-/* The block that the first bytes fold into, 16 of them and those that fill no block. The latter come
-   first, behind zeros, which change no remainder; so all that follows is whole blocks. */
+/* Returns the block into which the first bytes are folded: 16 bytes, and those in excess of whole
+   blocks. The latter come first, after zeros, which do not change the remainder; so the rest of the
+   message consists of whole blocks. */
 HOROLOG_TARGET static inline __m128i horolog_first_block(const struct horolog_folds *by,
                                                          const unsigned char *data, size_t length)
 {
@@ -377,7 +377,7 @@ HOROLOG_TARGET static inline __m128i horolog_first_block(const struct horolog_fo
     return state;
 }
 
-/* For 16 bytes and more. */
+/* For messages of at least 16 bytes. */
 HOROLOG_TARGET static uint32_t horolog_by_folding(const struct horolog_folds *by,
                                                   const unsigned char *data, size_t length)
 {
@@ -416,12 +416,12 @@ HOROLOG_WIDE_TARGET static inline __m512i horolog_fold_four(__m512i blocks, __m5
 {
     __m512i first = _mm512_clmulepi64_epi128(blocks, factors, 0x00);
     __m512i second = _mm512_clmulepi64_epi128(blocks, factors, 0x11);
-    return _mm512_ternarylogic_epi64(first, second, onto, 0x96); /* the sum of the three */
+    return _mm512_ternarylogic_epi64(first, second, onto, 0x96); /* the sum of all three */
 }
 
 #define HOROLOG_WIDE_LEAST 1024
 
-/* The same, for HOROLOG_WIDE_LEAST bytes and more. */
+/* The same, for messages of at least HOROLOG_WIDE_LEAST bytes. */
 HOROLOG_WIDE_TARGET static uint32_t horolog_by_wide_folding(const struct horolog_folds *by,
                                                             const unsigned char *data,
                                                             size_t length)
@@ -432,7 +432,7 @@ HOROLOG_WIDE_TARGET static uint32_t horolog_by_wide_folding(const struct horolog
     __m512i first, second, third, fourth;
     size_t blocks = (length >> 4) - 1;
     data += (length & 15) + 16;
-    /* The second block onto the next, and that with the three behind it. */
+    /* Fold the first block onto the next one, which starts the first group of four blocks. */
     state = horolog_fold(state, fold_128, horolog_load(data));
     first = _mm512_inserti32x4(_mm512_loadu_si512(data), state, 0);
     second = _mm512_loadu_si512(data + 64);
@@ -458,7 +458,7 @@ HOROLOG_WIDE_TARGET static uint32_t horolog_by_wide_folding(const struct horolog
 
 #endif
 
-/* For 16 bytes and more, where the processor folds. */
+/* For messages of at least 16 bytes, on processors that fold. */
 static inline uint32_t horolog_by_best_folding(const struct horolog_folds *by,
                                                const unsigned char *data, size_t length)
 {
@@ -484,7 +484,7 @@ static inline unsigned int crc32_at(const unsigned char *data, long long positio
 
 #ifdef HOROLOG_FOLDS
 
-/* The processor's own instruction, eight bytes at a time. */
+/* Uses the processor's instruction, for eight bytes at a time. */
 __attribute__((target("sse4.2"))) static uint32_t
 horolog_crc32c_by_instruction(const unsigned char *data, size_t length)
 {

@@ -1,8 +1,9 @@
-# Counts of latencies: how long before `now_ms` messages were made.
+# Counts latencies: the ages of messages at `now_ms`.
 
-# They are counted run by run: as long as timestamps are in one bucket, which is from `from_ms` to
-# `upto_ms`. Where none are counted, all times are. `sum_ms` is that of the timestamps, with those in
-# the future as `now_ms`; it wraps round.
+# Latencies are counted in runs, as long as timestamps stay in one bucket, from `from_ms` to
+# `upto_ms`. If none are requested, every time is in the bucket. `sum_ms` is the sum of the
+# timestamps, with `now_ms` in place of those in the future; it wraps around, and `wraps` counts
+# that.
 cdef struct Latencies:
     long long now_ms, from_ms, upto_ms, timed, before_run, skewed
     unsigned long long sum_ms, wraps
@@ -29,8 +30,8 @@ cdef inline void count_latency(Latencies *these, long long timestamp) noexcept:
     these.wraps += these.sum_ms < <unsigned long long>timestamp
 
 
-# Counts timestamps in the bucket of the one before them: so many, below 2**31, that are together
-# `sum_ms` behind as often `base_ms`, which is not negative; nor is any of them.
+# Counts `count` timestamps (below 2**31) in the current bucket. Their sum is `count * base_ms +
+# sum_ms`; neither `base_ms` nor any of the timestamps is negative.
 cdef inline void count_alike(
     Latencies *these, unsigned long long base_ms, unsigned long long count, long long sum_ms
 ) noexcept:
@@ -49,7 +50,8 @@ cdef inline void count_alike(
         these.wraps += these.sum_ms < <unsigned long long>sum_ms
 
 
-# A timestamp out of the bucket of those before it; as what it adds to the sum.
+# Starts the bucket of a timestamp outside of the current one. Returns what the timestamp adds to
+# the sum.
 cdef long long next_bucket(Latencies *these, long long timestamp) noexcept:
     cdef long long latency_ms, now_ms = these.now_ms
     cdef int bucket
@@ -66,8 +68,8 @@ cdef long long next_bucket(Latencies *these, long long timestamp) noexcept:
     return timestamp
 
 
-# All that was counted, `smallest_ms` the smallest timestamp. One below -1 cannot be one, and spoils
-# all: then all messages are untimed.
+# Returns the counts. `smallest_ms` is the smallest timestamp; if it is below -1, it is invalid, and
+# all messages count as untimed.
 cdef object counts_from(Latencies *these, long long untimed, long long smallest_ms):
     cdef long long timed = these.timed, longest_ms
     cdef object sum_ms
@@ -78,13 +80,13 @@ cdef object counts_from(Latencies *these, long long untimed, long long smallest_
     these.before_run = timed
     longest_ms = max(these.now_ms - smallest_ms, 0)
     if longest_ms <= LARGEST_INT64 // timed:
-        # What wraps round in both is made good by the difference.
+        # Both sides wrap around, and the difference is right again.
         sum_ms = (
             <unsigned long long>these.now_ms * <unsigned long long>timed - these.sum_ms
         )
     else:
         sum_ms = <object>these.now_ms * timed - (<object>these.wraps * (1 << 64) + these.sum_ms)
-    # As with a call of the class, which is a function of Python.
+    # Calling the class would run a Python function.
     found = LatencyCounts.__new__(LatencyCounts)
     found.counts, found.skewed, found.untimed = counts_of(these.counts), these.skewed, untimed
     found.sum_ms, found.max_ms = sum_ms, longest_ms

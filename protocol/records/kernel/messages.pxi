@@ -1,12 +1,12 @@
-# Plain messages of the formats v0 and v1: written, stamped, and written anew.
+# Plain messages of formats v0 and v1: encoding, append times, conversion.
 
-# Where key and value of the plain message at `position` are; `stop` is its end.
+# The positions of key and value of a plain message, and its time.
 cdef struct Content:
     long long time_ms, key_at, key_bytes, value_at, value_bytes
     int magic
 
 
-# Reads the plain message at `position`, of which nothing is believed; its end.
+# Reads the plain message at `position`, checking every length. Returns its end.
 cdef long long read_plain(
     const unsigned char *data, long long position, long long end, Content *content
 ) except -1:
@@ -37,7 +37,7 @@ cdef long long read_plain(
     return stop
 
 
-# Writes an entry with a plain message to `out` and gives the place behind it; the room is there.
+# Writes an entry with a plain message to `out`, which has room. Returns the position after it.
 cdef inline long long put_message(
     unsigned char *out, long long start, int magic, int bits, long long offset, long long time_ms,
     long long key_bytes, const unsigned char *key, long long value_bytes, const unsigned char *value,
@@ -85,7 +85,7 @@ cdef long long other_number(object number) except? -1:
         raise bad_timestamp(number) from None
 
 
-# The time of a new message as a C number; a broker takes -1 for none, and nothing else below 0.
+# Returns the time of a new message as a C number. -1 means none; other negative times are invalid.
 cdef inline long long new_time(object timestamp_ms) except? -2:
     cdef long long time_ms
     cdef int overflow = 0
@@ -146,7 +146,7 @@ cdef class SetEncoder:
             for value, key, timestamp_ms in zip(values, keys, timestamps_ms, strict=True):
                 self._add(value, key, timestamp_ms)
 
-    # Makes room for columns at once: growing copies what is there already.
+    # Reserves room for columns at once, because growing copies the content.
     cdef _reserve(self, values, keys):
         cdef long long needed = self._at
         for value in values:
@@ -232,7 +232,7 @@ cdef long long rewrite_all(
         raise ValueError(f"no bytes {start} to {end} in a buffer of {len(view)}")
     room = end - start
     if magic == 1:
-        # Each entry may grow by the time that it gets.
+        # Each entry may grow by the size of a time.
         room += TIME_BYTES * (room // SMALLEST_ENTRY)
     target.extend(bytes(room))
     out = writable(target)

@@ -1,9 +1,9 @@
-# Messages in msgpack: maps of named fields, each number and length in its shortest form. Which fields
-# they are stands in a `PackedMessage`, made by `protocol.api.native.frames` of the declarations. What
-# is read is decoded by msgspec.
+# Messages in msgpack: maps of named fields, each value in its shortest form.
+# `protocol.api.native.frames` builds a `PackedMessage` from each declaration. msgspec decodes
+# messages.
 
 cdef class PackedField:
-    """Writes one field, or one item of an array."""
+    """Encodes one field, or one item of an array."""
 
     cdef int kind
     cdef object clip
@@ -11,8 +11,8 @@ cdef class PackedField:
     cdef PackedField item
 
     def __init__(self, str kind, clip, message, item):
-        """`kind` is a `FieldKind`; `clip` cuts a text that may be too long. A message has its writer, an
-        array that of its items."""
+        """`kind` is a `FieldKind`; `clip` cuts a text that may be too long. `message` is the writer
+        of a message, `item` that of the items of an array."""
         self.kind = ord(kind)
         self.clip = clip
         self.message = message
@@ -59,14 +59,14 @@ cdef class PackedField:
 
 
 cdef class PackedMessage(FrameWriter):
-    """Writes messages of one class in one version; frames of them are arrays of their values."""
+    """Encodes messages of one class in one version; a frame is an array of their values."""
 
     cdef list keys
     cdef list optional
 
     def __init__(self, list fields):
-        """`fields` are, in their order, a name, a `PackedField` and a tuple: of the one value with which
-        the field is left out, or empty."""
+        """`fields` are, in order: a name, a writer, and a tuple with the value for which the field
+        is left out (empty if it never is)."""
         self.slots = Slots(tuple(name for name, _, _ in fields))
         self.keys = [bytes([0xA0 | len(name)]) + name.encode() for name in self.slots.names]
         self.writers = [writer for _, writer, _ in fields]
@@ -265,7 +265,7 @@ def packed_places(object data not None):
         PyBuffer_Release(&content)
 
 
-# Where a value ends; behind the end of all where that is not there.
+# Returns the end of the value at `position`; a position after `size` if the value is incomplete.
 cdef Py_ssize_t behind_value(
     const unsigned char *data, Py_ssize_t size, Py_ssize_t position
 ) noexcept:
@@ -299,8 +299,8 @@ cdef Py_ssize_t behind_value(
     return position
 
 
-# What is wrong with the values of `data`, and where that was seen. No more than `most_values` are
-# looked at. A number of which not all bytes are there is that of those that are.
+# Returns the fault of `data`, and its position. Checks at most `most_values` values. If bytes of a
+# number are missing, the others are its value.
 cdef int find_shape_fault(
     const unsigned char *data,
     Py_ssize_t size,
@@ -373,7 +373,7 @@ cdef inline long long big_endian(
 
 
 cdef inline int put_head(Output output, int first, unsigned long long number, int size) except -1:
-    """A first byte, and a number of so many bytes behind it."""
+    """Append a first byte, and after it a number of `size` bytes."""
     cdef unsigned char *to = output.more(1 + size)
     cdef int position
     to[0] = <unsigned char> first
@@ -404,7 +404,7 @@ cdef int put_number(Output output, long long value) except -1:
 
 
 cdef int put_sized(Output output, int first, Py_ssize_t size) except -1:
-    """What stands before so many bytes; `first` is for those whose number takes one byte."""
+    """Append the header of `size` bytes; `first` is its first byte if the size takes one byte."""
     if size < 0x100:
         return put_head(output, first, size, 1)
     if size < 0x10000:
@@ -413,8 +413,8 @@ cdef int put_sized(Output output, int first, Py_ssize_t size) except -1:
 
 
 cdef int put_items(Output output, int few, int many, Py_ssize_t count) except -1:
-    """What stands before so many items; `few` for less than 16, `many` where the number takes two
-    bytes."""
+    """Append the header of a container with `count` items. `few` is its first byte for fewer than
+    16 items, `many` for a count of two bytes."""
     if count < 0x10:
         return put_head(output, few | <int> count, 0, 0)
     if count < 0x10000:

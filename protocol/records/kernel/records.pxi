@@ -1,4 +1,4 @@
-# The records of a batch, one after the other: read, counted, written.
+# The records of a batch: reading, checks, encoding.
 
 cdef enum:
     RECORD_HERE = 1
@@ -46,7 +46,7 @@ cdef class RecordCursor:
     cpdef int step(self) noexcept:
         return RECORD_HERE if step_usual(self) else self.step_any()
 
-    # As `step`, in the way that does for every record.
+    # Like `step`, for any record.
     cdef int step_any(self) noexcept:
         cdef long long length, start, stop, count
         if self.following >= self._end:
@@ -98,8 +98,8 @@ cdef class RecordCursor:
         self.following = stop
         return RECORD_HERE
 
-    # The number at `_at`, which goes behind it, or behind `_stop` where there is none. There no
-    # length is possible, so that the caller has to look only at those.
+    # Reads the number at `_at`, and moves `_at` after it, or after `_stop` if there is no complete
+    # number. No length fits there, so the caller only has to check lengths.
     cdef inline long long _varint(self, int most_bytes, unsigned int top) noexcept:
         cdef long long at = self._at, last = at + most_bytes - 1
         cdef unsigned long long number = 0
@@ -153,7 +153,7 @@ cdef inline unsigned long long folded(long long number) noexcept:
     return <unsigned long long>number << 1 ^ <unsigned long long>(number >> 63)
 
 
-# Goes to the next record if it is like most (`usual_record`). Else nothing is changed.
+# Goes to the next record if it is a usual one (`usual_record`). Otherwise changes nothing.
 cdef inline bint step_usual(RecordCursor cursor) noexcept:
     cdef const unsigned char *data = cursor._data
     cdef horolog_record record
@@ -178,15 +178,15 @@ cdef class RecordsFound:
     cdef public object latency
 
 
-# What the records of a batch say together.
+# Sums over the records of a batch.
 cdef struct RecordSums:
     long long count, untimed, min_ms, max_ms, max_delta
 
 
-# Goes over the records that `cursor` has before it, and notes their times if that is asked for; what
-# its last step did. Where records are to be `keyed`, one without a key is not good. Each record whose
-# time is in another bucket than those before it is looked at by itself, and what is like most behind
-# it is counted together (`usual_run`).
+# Sums up the remaining records of `cursor`, and records their times if `noted` is given. Returns
+# the result of the last step. With `keyed`, a record without a key is bad. A record whose time is
+# in another bucket than those before it is handled by itself; the usual records after it are
+# counted together (`usual_run`).
 cdef int add_records(
     RecordCursor cursor, long long base_timestamp_ms, Latencies *latencies, RecordSums *sums,
     NotedTimes *noted, bint keyed,
@@ -285,7 +285,7 @@ def find_timestamp(RecordCursor cursor, long long base_timestamp_ms, long long t
             return step
 
 
-# A `BinaryColumn` that is read row by row.
+# Reads a `BinaryColumn` row by row.
 @cython.final
 cdef class Strings:
     cdef tuple _views
@@ -308,7 +308,7 @@ cdef class Strings:
         if self.rows < 0 or (not self._all_valid and 8 * len(valid) < self.rows):
             raise ValueError("a column whose buffers are too short")
 
-    # How long the string of a row is, which begins at `start`; -1 for null.
+    # Returns the length of a row's string, and sets `start` to its start; -1 for null.
     cdef long long length(self, long long row) except -2:
         cdef int end
         if not self._all_valid and not self._valid[row >> 3] >> (row & 7) & 1:
@@ -380,7 +380,7 @@ cdef class RecordEncoder:
             row += 1
         return row
 
-    # Makes room for a whole batch at once: growing copies what is there already.
+    # Reserves room for a whole batch at once, because growing copies the content.
     cdef _reserve(self, long long size_bytes):
         if size_bytes > self._room:
             self._room = min(max(size_bytes, BATCH_OVERHEAD), LARGEST_INT32)
@@ -436,7 +436,7 @@ cdef class RecordEncoder:
         self.size_bytes = BATCH_OVERHEAD
         self.base_timestamp_ms = self.max_timestamp_ms = NO_TIME
 
-    # Adds a record. A length below 0 is null; `headers` are bytes as they are written.
+    # Adds a record. A length below 0 stands for null; `headers` are already encoded.
     cdef int _add(
         self, long long time_ms, long long key_bytes, const unsigned char *key,
         long long value_bytes, const unsigned char *value, long long header_bytes,
@@ -457,7 +457,7 @@ cdef class RecordEncoder:
                 raise ValueError(
                     f"a batch of {self.size_bytes + most} bytes: it must be below 2 GiB"
                 )
-            # No more than a batch may take, so that the check above is made for each that is larger.
+            # Never more than a batch may have, so that every larger batch meets the check above.
             self._room = min(2 * (self.size_bytes + most) + FIRST_BYTES, LARGEST_INT32)
             self._out.extend(bytes(self._room - len(self._out)))
         delta_ms = time_ms - self.base_timestamp_ms
@@ -486,7 +486,7 @@ cdef class RecordEncoder:
         return 0
 
 
-# What the bytes of a column take, and each row so much more.
+# Returns the size of a column's bytes, plus `each` for every row.
 cdef long long content_bytes(column, long long each) except -1:
     cdef long long size = 0
     for content in column:

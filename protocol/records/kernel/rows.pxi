@@ -1,8 +1,8 @@
-# Produce requests as rows: what each brings for the one partition that it names, and its answer; and
-# what is stored of when rows were appended.
+# Produce requests as rows: the record set of each request for its only partition, and its response.
+# Also the index entries for the append times of rows.
 
 cdef enum:
-    # Fields of a request, a topic and a partition, as `ProduceRows` names them.
+    # Indexes of the fields of a request, a topic and a partition in the `Slots` of `ProduceRows`.
     TRANSACTION = 0
     ACKS = 1
     TOPICS = 2
@@ -10,10 +10,10 @@ cdef enum:
     PARTITIONS = 1
     PARTITION = 0
     RECORDS = 1
-    # Of a set that was sent.
+    # Those of a row.
     BASE_OFFSET = 0
     LOG_START = 1
-    # An entry of append times.
+    # Sizes of an entry of an append time index.
     RELATIVE_BYTES = 4
     APPEND_ENTRY_BYTES = 12
 

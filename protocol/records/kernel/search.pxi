@@ -1,4 +1,4 @@
-# The search for a time in what lies behind an index entry.
+# Finds the first message with a time in the bytes that follow an index entry.
 
 def find_first_time(buffer, long long offset, bint behind_start, long long target_ms):
     cdef object view = memoryview(buffer)

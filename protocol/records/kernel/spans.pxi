@@ -1,9 +1,9 @@
-# Spans of time that messages are in, and blocks of a time map that are made of them.
+# Time spans of messages, and the blocks of a time map built from them.
 
 from libc.stdlib cimport qsort
 from libc.string cimport memcpy, memmove, memset
 
-# Messages whose times are from `low` to `high`.
+# Messages with times from `low` to `high`.
 cdef struct TimeSpan:
     long long low, high, count
 
@@ -14,23 +14,24 @@ cdef enum:
     LONGEST_BLOCK = (4 + 3 * MOST_SPANS) * LONGEST_MAP_NUMBER
     APPEND_BYTES = 48
     APPEND_NUMBERS = 6
-    # Twice as many as there are spans, and one that is too many.
+    # Places of a hash table: a power of two, at least twice `MOST_SPANS` and one.
     PLACES = 128
-    # So many times tell whether most of them rise.
+    # Number of times that show whether most times rise.
     SOME_TIMES = 64
 
-# The lengths of time that spans of one block are joined in, until they are few enough. Each is in
-# whole ones of the next, and minutes, hours and days are among them, which people ask for.
+# Widths of the intervals in which the spans of one block are joined until they are few enough. Each
+# width divides the next; minutes, hours and days are among them, because most windows are whole
+# minutes, hours or days.
 cdef long long[WIDTHS] JOINED_MS = [
     1, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000, 864_000_000,
     8_640_000_000, 86_400_000_000, LARGEST_INT64,
 ]
 
-# Up to here a quotient that is computed with floating point is wrong by one at most.
+# Below this, a quotient computed in floating point is wrong by at most one.
 cdef long long EXACT_MS = 1LL << 50
 
 
-# A buffer as single bytes.
+# Returns a view of a buffer as single bytes.
 cdef object single_bytes(object buffer):
     cdef object view = memoryview(buffer)
     return view.cast("B") if view.nbytes else memoryview(b"")
@@ -41,7 +42,7 @@ cdef int by_low(const void *this, const void *other) noexcept nogil:
     return (a > b) - (a < b)
 
 
-# Where spans stop to rise.
+# Returns the index of the first span that is below the one before it.
 cdef inline Py_ssize_t rising_spans(
     const TimeSpan *spans, Py_ssize_t start, Py_ssize_t count
 ) noexcept:
@@ -52,7 +53,7 @@ cdef inline Py_ssize_t rising_spans(
     return count
 
 
-# Sorts spans. Those of two pieces, each of which rise, are merged.
+# Sorts spans. If they consist of two ascending runs, these are merged.
 cdef void sort_spans(TimeSpan *spans, Py_ssize_t count) noexcept:
     cdef TimeSpan[MOST_SPANS] second
     cdef Py_ssize_t first_left = rising_spans(spans, 0, count), second_left = count - first_left
@@ -72,7 +73,7 @@ cdef void sort_spans(TimeSpan *spans, Py_ssize_t count) noexcept:
             spans[count] = second[second_left]
 
 
-# Joins spans that are sorted: those that overlap, and those that are in one length of time.
+# Joins sorted spans that overlap or lie in the same interval. Returns their new number.
 cdef Py_ssize_t join_spans(TimeSpan *spans, Py_ssize_t count, long long width_ms) noexcept:
     cdef Py_ssize_t number, last = 0
     cdef TimeSpan *into = spans
@@ -92,8 +93,7 @@ cdef Py_ssize_t join_spans(TimeSpan *spans, Py_ssize_t count, long long width_ms
     return last + 1
 
 
-# Joins spans in any order, in a length of time or the first larger one for which there are few
-# enough; they are sorted then.
+# Sorts spans and joins them, in the given width or the first wider one that leaves few enough.
 cdef Py_ssize_t join_to_few(TimeSpan *spans, Py_ssize_t count, int *width) noexcept:
     sort_spans(spans, count)
     count = join_spans(spans, count, JOINED_MS[width[0]])
@@ -103,7 +103,7 @@ cdef Py_ssize_t join_to_few(TimeSpan *spans, Py_ssize_t count, int *width) noexc
     return count
 
 
-# Times of one length of time, from its begin or that of another.
+# The times of one interval, relative to the start of the first one.
 cdef struct TimeSlot:
     double low, high
     long long count
@@ -115,15 +115,15 @@ cdef inline void add_to_slot(TimeSlot *slot, double past_ms) noexcept:
     slot.count += 1
 
 
-# The spans of times, as `spans_of_width` has them, but they rise. There are no more lengths of time
-# from `base_ms`, where one begins, than spans are allowed, and `EXACT_MS` is far. Every other time
-# goes to a place of its own, so that the processor need not wait for the one before it.
+# Like `spans_of_width`, with ascending results. There are at most `MOST_SPANS` intervals from
+# `base_ms` on, where one starts, and all times are less than `EXACT_MS` after it. Even and odd
+# times go to different slots, so that the processor need not wait for the one before.
 cdef Py_ssize_t spans_of_places(
     TimeSpan *spans, const long long *times, Py_ssize_t count, long long base_ms,
     long long width_ms, Py_ssize_t places,
 ) noexcept:
     cdef TimeSlot[MOST_SPANS] even, odd
-    # A half is added so that no quotient is rounded to the next whole number.
+    # A half is added so that no quotient is rounded up to the next whole number.
     cdef double per_width = 1.0 / <double>width_ms, even_ms, odd_ms
     cdef Py_ssize_t number, found = 0
     for number in range(places):
@@ -147,7 +147,7 @@ cdef Py_ssize_t spans_of_places(
     return found
 
 
-# Whether most of the first times are no smaller than the one before: they are in runs then.
+# Whether most of the first times are at least as large as the one before: such times come in runs.
 cdef inline bint mostly_rise(const long long *times, Py_ssize_t count) noexcept:
     cdef Py_ssize_t number, some = min(count, SOME_TIMES), falls = 0
     for number in range(1, some):
@@ -155,8 +155,8 @@ cdef inline bint mostly_rise(const long long *times, Py_ssize_t count) noexcept:
     return 8 * falls < some
 
 
-# The spans of times, those of one length of time in one, in any order; -1 if they are too many. All
-# are from `lowest` to `highest`.
+# Returns the spans of times, one for each interval, in any order; -1 if there are too many. All
+# times are from `lowest` to `highest`.
 cdef Py_ssize_t spans_of_width(
     TimeSpan *spans, const long long *times, Py_ssize_t count, long long lowest, long long highest,
     long long width_ms,
@@ -207,7 +207,7 @@ cdef Py_ssize_t spans_of_width(
     return found
 
 
-# Whether spans of some width are certainly too many if they are joined in a narrower one alone.
+# Whether the times of these spans, joined in a wider width, need too many spans in this width.
 cdef inline bint too_many(const TimeSpan *spans, Py_ssize_t count, long long width_ms) noexcept:
     cdef Py_ssize_t number, least = count
     for number in range(count):
@@ -215,13 +215,14 @@ cdef inline bint too_many(const TimeSpan *spans, Py_ssize_t count, long long wid
     return least > MOST_SPANS
 
 
-# The width that was needed last. It only says where the next search begins.
+# The width that was needed last; the next search starts there.
 cdef int likely_width = 0
 
 
-# The spans of times, all of which are from `lowest` to `highest`, in the narrowest width from
-# `width` on for which there are few enough, which `width` is then. Times of one length of time are
-# in one of each wider width too: if there are too many of some width, there are of each narrower.
+# Returns the spans of times in the narrowest width, from `width` on, that leaves few enough, and
+# sets `width` to it. All times are from `lowest` to `highest`. Times in one interval are also in
+# one interval of each wider width, so if there are too many spans in some width, there are too many
+# in each narrower one.
 cdef Py_ssize_t spans_of_narrowest(
     TimeSpan *spans, const long long *times, Py_ssize_t count, long long lowest, long long highest,
     int *width,
@@ -231,7 +232,7 @@ cdef Py_ssize_t spans_of_narrowest(
     cdef Py_ssize_t made = -1, fewer
     cdef int least = width[0], at = least
     if count > MOST_SPANS:
-        # They are few enough in the first width that has not more than as many lengths of time.
+        # They are few enough in the first width with at most that many intervals.
         while highest - lowest >= (MOST_SPANS - 1) * JOINED_MS[at]:
             at += 1
             if JOINED_MS[at] >= LARGEST_INT64 // MOST_SPANS:
@@ -256,9 +257,9 @@ cdef Py_ssize_t spans_of_narrowest(
     return made
 
 
-# What was found of messages that follow each other: how many have no time, times that no span was
-# made of yet and that are from `lowest` to `highest`, the spans of the others, and which length of
-# time these were joined in. There is room for the spans of as many times as there may be, too.
+# What was found in consecutive messages: the number without a time, times (from `lowest` to
+# `highest`) that are not in a span yet, the spans of the other times, and the width in which these
+# were joined. There is room for the spans of the pending times too.
 cdef struct Found:
     long long untimed, lowest, highest
     int width
@@ -267,14 +268,14 @@ cdef struct Found:
     TimeSpan[2 * MOST_SPANS] span
 
 
-# Begins with room for `MOST_TIMES` of them.
+# Starts with `room` for `MOST_TIMES` times.
 cdef inline void find_nothing(Found *found, long long *room) noexcept:
     found.time = room
     found.untimed = found.times = found.spans = found.width = 0
     found.lowest, found.highest = LARGEST_INT64, -1
 
 
-# Makes spans of the times; they are the same whenever that is done.
+# Turns the pending times into spans. The result does not depend on when this is called.
 cdef void make_spans(Found *found) noexcept:
     cdef Py_ssize_t made
     if not found.times:
@@ -311,7 +312,7 @@ cdef inline void put_row(
     row[2], row[3], row[4], row[5] = low, high, messages, joined_ms
 
 
-# Adds what was found to rows that `time_blocks` takes, and begins anew.
+# Adds what was found to `rows` for `time_blocks`, and starts anew.
 cdef int end_piece(bytearray rows, Found *found, long long log_bytes, long long offsets) except -1:
     cdef long long[(MOST_SPANS + 1) * APPEND_NUMBERS] out
     cdef Py_ssize_t number, count = 0
@@ -332,8 +333,8 @@ cdef int end_piece(bytearray rows, Found *found, long long log_bytes, long long 
     return 0
 
 
-# Adds rows of the pieces that ended, and goes on with the times behind them. All times are from
-# `lowest` to `highest`, unless that is not known: `lowest` is negative then.
+# Adds the rows of the completed pieces, and keeps the times after them. All times are from `lowest`
+# to `highest`; a negative `lowest` means that this is unknown.
 cdef int end_noted(
     bytearray rows, NotedTimes *noted, long long lowest, long long highest
 ) except -1:
@@ -373,7 +374,7 @@ def time_spans(timestamps, *, long long log_bytes, long long offsets):
     return bytes(rows)
 
 
-# Finds the times of a batch that is not compressed; whether its records are good.
+# Finds the times of an uncompressed batch. Returns whether its records are good.
 cdef bint find_batch(
     const unsigned char *data, long long position, long long stop, const Entry *entry,
     RecordCursor cursor, Found *found,
@@ -450,8 +451,8 @@ cdef inline Py_ssize_t put_map_number(unsigned char *data, Py_ssize_t at, long l
     return at + 1
 
 
-# Writes the block of these spans, in any order, and returns its length. They are those of the block
-# then, in order.
+# Writes the block of these spans, given in any order, and returns its length. Afterwards `found`
+# has the block's spans, in order.
 cdef Py_ssize_t put_block(
     unsigned char *out,
     TimeSpan *found,

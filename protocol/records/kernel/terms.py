@@ -17,7 +17,7 @@ class Problem(IntEnum):
     LENGTHS = 4
     """The lengths of key and value do not add up to the size of the message."""
     MAGIC = 5
-    """Neither 0, 1 nor 2."""
+    """The magic is neither 0, 1 nor 2."""
     CODEC = 6
     """Bits 0-2 of the attributes are not the number of a codec."""
     OFFSET = 7
@@ -108,14 +108,14 @@ class FieldKind(StrEnum):
     FLOAT64 = "d"
     BOOLEAN = "?"
     TEXT = "s"
-    """After its length in 16 bits."""
+    """UTF-8 text, after its length in 16 bits."""
     BYTES = "p"
-    """After their length in 32 bits; copied."""
+    """Bytes, after their length in 32 bits; copied."""
     VIEW = "v"
     """As `BYTES`, but read as a view of the frame and written as a part of its own."""
     MESSAGE = "m"
     ARRAY = "a"
-    """Items, after their count in 32 bits."""
+    """The items of an array, after their count in 32 bits."""
 
 
 NULL_LENGTH: Final = -1

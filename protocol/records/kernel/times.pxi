@@ -1,6 +1,6 @@
-# Time maps: what they are asked.
+# Queries on time maps.
 
-# A place in a time map.
+# A reading position in a time map.
 cdef struct MapPlace:
     const unsigned char *data
     Py_ssize_t at, end
@@ -20,10 +20,10 @@ cdef long long map_number(MapPlace *place) except -1:
     raise ValueError("the time map ends in the middle of a block, or has a number of more than 63 bits")
 
 
-# What a block says before its spans.
+# The numbers of a block before its spans.
 cdef struct MapBlock:
     long long position, log_bytes, offset, offsets, untimed, spans
-    # Of its messages, how many are not in the spans that were passed.
+    # Messages that are not in the spans read so far.
     long long left
 
 
@@ -95,7 +95,7 @@ def time_map_runs(time_map, *, long long base_offset, long long from_ms, long lo
     return runs
 
 
-# What was counted.
+# Sums of the messages counted.
 cdef struct Counted:
     long long messages, untimed, first_ms, last_ms
 

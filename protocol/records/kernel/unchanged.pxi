@@ -1,5 +1,6 @@
-# The fast path of appends: record sets that are stored unchanged but for offsets and append times. One
-# walk checks, numbers, counts and marks a run of them. `reference.unchanged` says which sets qualify.
+# The fast path of appends: record sets that are stored unchanged except for offsets and append
+# times. One walk checks, numbers, counts and marks a run of them. `reference.unchanged` says which
+# sets qualify.
 
 
 cdef class UnchangedSets(Walk):
@@ -40,7 +41,8 @@ cdef bint stays_unchanged(
     return rules.append_time_ms >= 0 or entry.time_ms == sums.max_ms
 
 
-# Whether the head of a set's first entry allows it to be stored unchanged; the rest is not read yet.
+# Whether the header of a set's first entry allows storing the set unchanged; the rest is not read
+# yet.
 cdef inline bint may_stay_unchanged(const unsigned char *data, long long size, int magics) noexcept:
     if size <= BATCH_BITS + 1 or data[MAGIC] > 2 or not magics >> data[MAGIC] & 1:
         return False

@@ -1,4 +1,4 @@
-# The one walk over a message set, and the short ones that look at heads alone.
+# The walk over a record set, and scans that read only the headers of entries.
 
 cdef enum:
     ANY = 0
@@ -22,8 +22,8 @@ cdef enum:
 cdef tuple PROBLEMS = tuple(Problem)
 
 
-# Where to stop in the bytes from `start` to `end`: no less than `start`, so that what is left of them
-# can be computed.
+# Returns the end of the bytes from `start` to `end`; at least `start`, so that differences are
+# valid.
 cdef inline long long stop_of(object view, long long start, long long end) except -1:
     if not 0 <= start <= len(view) or end > len(view):
         raise IndexError(f"no bytes {start} to {end} in a buffer of {len(view)}")
@@ -40,8 +40,8 @@ cdef class Walk:
     cdef public list magic_changes
 
 
-# What a walk finds on its way that takes memory: index marks, in arrays that begin with the first
-# mark, and where the magic changes.
+# Results of a walk that need memory: index marks, in arrays allocated with the first mark, and the
+# changes of the magic.
 @cython.final
 cdef class Findings:
     cdef bytearray offsets, positions, timestamps, nexts
@@ -78,14 +78,14 @@ cdef class Findings:
         )
 
 
-# An entry's fields, as far as they are the same for all formats.
+# The fields of an entry that all formats have.
 cdef struct Entry:
     long long offset, size, time_ms, records, delta
     int magic, bits
 
 
-# The fields of the plain or wrapped message at `position`, all of whose `size` bytes are there; what
-# is wrong with it, else 0.
+# Reads the plain message or wrapper at `position`, of which all `size` bytes are there. Returns its
+# fault, or 0.
 cdef inline int read_message(
     const unsigned char *data, long long position, bint check_crc, Entry *entry
 ) noexcept:
@@ -122,7 +122,7 @@ cdef inline int read_message(
     return NONE
 
 
-# Whether a good message has no key. A wrapper never has one; the messages in it have theirs.
+# Whether a good message has no key. A wrapper never has one; its messages have their own.
 cdef inline bint lacks_key(
     const unsigned char *data, long long position, const Entry *entry
 ) noexcept:
@@ -150,7 +150,7 @@ cdef int check_batch(
     return NONE
 
 
-# As `read_message`, for the batch at `position`.
+# Like `read_message`, for the batch at `position`.
 cdef inline int read_batch(
     const unsigned char *data, long long position, bint check_crc, Entry *entry
 ) noexcept:
@@ -164,19 +164,20 @@ cdef inline int read_batch(
 
 
 cdef enum:
-    # Times that are held until spans are made of them.
+    # Times that are held until they become spans.
     MOST_TIMES = 4096
     MOST_PIECES = 16
 
-# Messages that follow each other and are in one block of a time map: where they end, and how many
-# were noted until then.
+# Consecutive messages in one block of a time map: their end, and the number of times recorded until
+# then.
 cdef struct NotedPiece:
     long long stop
     Py_ssize_t times
 
-# Times that a walk over sets stored unchanged records on its way: those of the messages from `begin` on.
-# They are in pieces, each of which ends where a block of the time map does; the next one does at
-# `block_end` or at the first entry's end behind it. `times` counts also what there was no room for.
+# Times that a walk over sets stored unchanged records: those of the messages from `begin` on. They
+# are divided into pieces, each of which ends with a block of the time map; the next piece ends with
+# the first entry that ends at or after `block_end`. `times` also counts times for which there was
+# no room.
 cdef struct NotedTimes:
     bint on
     long long block_bytes, block_end, begin
@@ -185,7 +186,7 @@ cdef struct NotedTimes:
     long long[MOST_TIMES] time
 
 
-# Ends a piece; noting ends with all room for pieces gone.
+# Ends a piece. Recording stops when all room for pieces is used.
 cdef bint note_piece(NotedTimes *noted, long long stop, Py_ssize_t times) noexcept:
     noted.piece[noted.pieces].stop, noted.piece[noted.pieces].times = stop, times
     noted.pieces += 1
@@ -194,22 +195,24 @@ cdef bint note_piece(NotedTimes *noted, long long stop, Py_ssize_t times) noexce
     return noted.on
 
 
-# What a walk goes by.
+# The rules of a walk.
 cdef struct Rules:
     int offsets
-    # Where messages are `keyed`, one without a key is not good.
+    # With `keyed`, a message without a key is bad.
     bint check_crc, keyed
-    # Beyond these an index entry cannot hold the position, or the offset that comes next.
+    # Limits of an index entry: the last position it can hold, and the last offset whose successor
+    # it can hold.
     long long last_position, last_markable
     long long start, whole_end, interval_bytes, largest_ms, segment_offset, segment_position
-    # Where only entries that stay unchanged are passed: bits of their formats, the append time they
-    # get or -1, where their set is, and whether it is of batches.
+    # With `unchanged`, only entries that can be stored unchanged are passed. These need the bits of
+    # the accepted formats, the append time or -1, the range of their set, and whether the set
+    # consists of batches.
     bint unchanged, of_batches
     int magics
     long long append_time_ms, set_start, set_end
 
 
-# What a walk knows of the entries that it passed.
+# State of a walk after the entries that it has passed.
 cdef struct Passed:
     long long position, count, batches, last_offset, compressed, codecs, last_codec
     long long magics, magic, append_time_bits, untimed, largest_size
@@ -243,7 +246,7 @@ cdef void begin_walk(
     passed.literal, passed.timed = True, False
 
 
-# Passes entries up to `end` or to the first that is not good; what is wrong with that one.
+# Passes entries up to `end` or to the first bad one. Returns the fault of that one.
 cdef int pass_entries(
     unsigned char *data, long long end, const Rules *rules, Passed *behind, Latencies *latencies,
     Findings findings, RecordCursor cursor, NotedTimes *noted,
@@ -278,7 +281,7 @@ cdef int pass_entries(
                 problem = BAD_KEY
         if problem:
             break
-        # The next offset is never computed before it is known to exist: 2**63 is none.
+        # The next offset is computed only after a check that it exists: 2**63 is not an offset.
         if entry.magic == 2 and offsets != ASSIGN and offset > LARGEST_INT64 - entry.delta:
             problem = BAD_OFFSET
             break
@@ -376,8 +379,7 @@ cdef int pass_entries(
     return problem
 
 
-# What is known behind the last entry that was passed. Where entries are given an append time, they
-# have it already.
+# Completes the result after the last entry. If entries get an append time, they already have it.
 cdef void finish_walk(
     Walk found, const unsigned char *data, const Rules *rules, const Passed *passed,
     Findings findings,
@@ -499,8 +501,8 @@ def scan_offset(buffer, long long start, long long end, long long target_offset)
     return NOT_FOUND_HERE, position
 
 
-# Where the first entry is that may have a message of that time or later, or why none was found;
-# `position` is how far entries were looked at.
+# Returns the position of the first entry that may have a message of that time or later, or why none
+# was found; `position` is set to the end of the entries that were passed.
 cdef long long scan_time(
     const unsigned char *data, long long start, long long end, long long target_ms,
     long long *position,

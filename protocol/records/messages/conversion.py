@@ -32,7 +32,7 @@ Call = Callable[[], Buffer]
 T = TypeVar("T")
 
 Steps = Generator[Call | None, Buffer | None, T]
-"""Pauses (`None`) and calls."""
+"""Steps of a conversion: pauses (`None`), and calls to run."""
 
 
 @value_class
@@ -81,11 +81,11 @@ def convert_entries(
     offset_shift: int = 0,
     stamp_ms: int | None = None,
 ) -> int:
-    """Add the plain entries of `buffer[start:end]` to `target`, each in format `magic`.
+    """Append the plain entries of `buffer[start:end]` to `target`, each in format `magic`.
 
-    They must be good: a walk has passed them. `magic` `None` leaves each its own format. Offsets
-    count up from `first_offset`, or are the entries' own plus `offset_shift`. In v1 a message
-    keeps its time, as a create time, and has none if it was v0; with `stamp_ms` all have that
+    A walk must have passed the entries. `magic=None` keeps each entry's format. Offsets count up
+    from `first_offset`, or are the entries' own plus `offset_shift`. A v1 message keeps its time,
+    as a create time; a v0 message converted to v1 has none. With `stamp_ms` all messages have that
     time, as an append time. Returns how many messages changed their format.
     """
     return rewrite(
@@ -101,11 +101,11 @@ def convert_entries(
 
 
 def runs(buffer: Buffer, start: int, end: int) -> Iterator[tuple[int, int, Codec | None]]:
-    """Where the plain entries, wrappers and batches of `buffer[start:end]` are: `(start, end,
-    codec)`.
+    """Yield the runs of plain entries, the wrappers and the batches of `buffer[start:end]` as
+    `(start, end, codec)`.
 
-    Plain entries that follow each other are one run with `Codec.NONE`, a wrapper is one by itself,
-    and so is a batch, with `None`. The entries must be good.
+    Consecutive plain entries are one run with `Codec.NONE`. A wrapper is a run of its own, and so
+    is a batch, with `None`. A walk must have passed the entries.
     """
     position = start
     while position < end:

@@ -1,7 +1,7 @@
-"""Stored messages for a reader that does not know their format.
+"""Converts stored messages for clients that do not know their format.
 
-A slice of a log can hold much, so the work comes in bounded `steps`. Those for record batches are
-in `batch_downconversion`.
+A slice of a log can be large, so the work is done in bounded `Steps`. Those for record batches are
+in `batches/downconversion.py`.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ _HEAD: Final = Struct(">qi")
 
 @value_class
 class _Converted:
-    """What a batch has become."""
+    """The messages that a batch was converted to."""
 
     data: Buffer
     messages: int
@@ -44,13 +44,13 @@ _NOTHING: Final = _Converted(b"", 0, 0)
 def downconvert_batches(
     data: Buffer, max_bytes: int, max_content_bytes: int, magic: int, from_offset: int
 ) -> Steps[Downconverted]:
-    """The records of the complete batches of a slice from `from_offset` on, as messages of format
-    `magic`, 0 or 1, with their offsets.
+    """Convert the records from `from_offset` on, in the complete batches of a slice, to messages of
+    format `magic` (0 or 1) with the same offsets.
 
-    A batch is converted whole. The result ends early where another one would make it larger than
-    `max_bytes`, before one with more than `max_content_bytes` uncompressed, and before one that is
-    wrong. When that is the first one it raises `DamagedSlice` for wrong bytes, `CorruptMessage`
-    for wrong content, `MessageTooLarge` for too much of it.
+    A batch is converted as a whole. The result ends early before a batch that would make it larger
+    than `max_bytes`, that has more than `max_content_bytes` uncompressed, or that is damaged. If
+    that is the first batch, it raises `DamagedSlice` for damaged bytes, `CorruptMessage` for
+    damaged content, or `MessageTooLarge` for too much content.
     """
     result = bytearray()
     messages = headers = position = 0
@@ -85,7 +85,7 @@ def downconvert_batches(
 
 
 def _end_of_batch(data: Buffer, position: int) -> int:
-    """Where the batch ends that begins at `position`; behind the end where none does."""
+    """Return the end of the batch at `position`; a position beyond `data` if none starts there."""
     if len(data) - position <= MAGIC_AT or data[position + MAGIC_AT] != BATCH_MAGIC:
         return len(data) + 1
     size = int.from_bytes(data[position + SIZE_AT : position + SIZE_AT + 4], "big", signed=True)
@@ -100,7 +100,7 @@ def _convert(
     max_content_bytes: int,
     from_offset: int,
 ) -> Steps[_Converted]:
-    """What the records of the batch at `position` become that are not below `from_offset`."""
+    """Convert the records from `from_offset` on of the batch at `position`."""
     opened = partial(
         batch_content, data, position, header, max_decompressed_bytes=max_content_bytes
     )
@@ -114,7 +114,7 @@ def _convert(
     if not header.codec:
         stamp_ms = header.max_timestamp_ms if append_time else OWN
         return (yield from _as_messages(kept, header, magic, header.base_offset, stamp_ms))
-    # In a v1 wrapper offsets count from 0 on, and the wrapper's says what that is.
+    # In a v1 wrapper, offsets count from 0, and the wrapper's offset is that of its last message.
     base_offset = -first.offset_delta if magic else header.base_offset
     inner = yield from _as_messages(kept, header, magic, base_offset, OWN)
     last_inner = walk(inner.data, 0, len(inner.data), check_crc=False).last_offset
@@ -133,8 +133,8 @@ def _convert(
 
 
 def _find_record(content: memoryview, from_delta: int) -> Steps[RecordCursor | None]:
-    """The first record with an offset delta >= `from_delta`, or what is in front of it and is no
-    good record; `None` where all are below that."""
+    """Return a cursor at the first record with an offset delta >= `from_delta`, or at a damaged
+    record before it; `None` if all records are below."""
     cursor = RecordCursor(content, 0, len(content))
     paused_at = 0
     while (step := cursor.step()) == RECORD and cursor.offset_delta < from_delta:
@@ -147,7 +147,7 @@ def _find_record(content: memoryview, from_delta: int) -> Steps[RecordCursor | N
 def _as_messages(
     content: Buffer, header: BatchHeader, magic: int, base_offset: int, stamp_ms: int
 ) -> Steps[_Converted]:
-    """The records as plain messages."""
+    """Convert records to plain messages."""
     made = bytearray()
     done = Rewritten(0, 0, 0, -1)
     count = headers = 0
@@ -181,17 +181,17 @@ def downconversion(  # noqa: C901, PLR0912 - one loop over entries
     magic: int = 0,
     from_offset: int = 0,
 ) -> Steps[Downconverted]:
-    """The complete messages of a slice in format v0, with their offsets; with `magic` 1 record
-    batches in format v1. Of batches, records below `from_offset` are left out.
+    """Convert the complete messages of a slice to format v0, or with `magic=1` record batches to
+    format v1; offsets stay the same. Records of batches below `from_offset` are left out.
 
-    A slice that ends before it tells its format is given as it is. Of batches each becomes what
-    `batch_downconversion` says. Of messages this is true:
-    When the first entry is a wrapper all become one wrapper of its codec, else all are plain. The
-    result ends early, after a whole entry, where plain messages would take more than `max_bytes`
-    or those of a wrapper more than `max_content_bytes` uncompressed, and before an entry whose
-    bytes are wrong. When that is the first one it raises `DamagedSlice`, `CorruptMessage` when the
-    entry is a wrapper around something wrong, `MessageTooLarge` when around more than
-    `max_content_bytes`, `UnsupportedForMessageFormat` when it has a later format.
+    A slice too short to show its format is returned unchanged. Batches are converted as in
+    `downconvert_batches`. For messages: if the first entry is a wrapper, all messages go into one
+    wrapper with its codec; otherwise all become plain. The result ends early, after a whole entry,
+    where plain messages would take more than `max_bytes`, or those of a wrapper more than
+    `max_content_bytes` uncompressed, and before a damaged entry. If that is the first entry, it
+    raises `DamagedSlice`; for a first entry that is a wrapper, `CorruptMessage` if its content is
+    damaged, or `MessageTooLarge` if it has more than `max_content_bytes`; and
+    `UnsupportedForMessageFormat` for a later format.
     """
     if len(data) <= MAGIC_AT:
         return Downconverted(data, 0, len(data))
@@ -206,7 +206,7 @@ def downconversion(  # noqa: C901, PLR0912 - one loop over entries
         for piece_start, piece in _stored_pieces(data):
             for start, end, codec in runs(data, piece_start, piece.end):
                 if codec is None:
-                    raise _Full  # what is stored behind the messages is for the next read
+                    raise _Full  # batches stored after the messages are for the next read
                 if not start:
                     result.choose(codec)
                 if codec is Codec.NONE:
@@ -228,18 +228,18 @@ def downconversion(  # noqa: C901, PLR0912 - one loop over entries
 
 
 def _not_a_batch(magic: int) -> Exception:
-    """What is wrong with the first entry of a slice of batches that has another magic than 2."""
+    """Return the error for a first entry that is not a batch, in a slice of batches."""
     if magic > BATCH_MAGIC:
         return unsupported_magic(magic, "the entry at byte 0")
     return DamagedSlice(f"its magic is {magic}; that of record batches is 2")
 
 
 class _Full(Exception):
-    """The next entry has no room in the result."""
+    """The result has no room for the next entry."""
 
 
 class _ConvertedSet:
-    """What was converted so far."""
+    """The messages converted so far."""
 
     def __init__(self, max_bytes: int, max_content_bytes: int) -> None:
         self._room_bytes = max_bytes
@@ -251,18 +251,18 @@ class _ConvertedSet:
         self.used_bytes = 0
 
     def choose(self, codec: Codec) -> None:
-        """Decide by the first entry what all become."""
+        """Choose the codec of the result, from the first entry."""
         self._codec = codec
         if codec is not Codec.NONE:
             self._room_bytes = self._max_content_bytes
 
     @property
     def room_bytes(self) -> int:
-        """How much content there is room for. The first entry may be larger when it is plain."""
+        """Bytes of content that still fit. A plain first entry may be larger."""
         return max(self._room_bytes, 0)
 
     def take_plain(self, data: Buffer, start: int, end: int, found: Walk | None) -> None:
-        """Add plain entries; `found` is the walk over them, if there was one. Raises `_Full`."""
+        """Append plain entries. `found` is the walk over them, if there was one. Raises `_Full`."""
         if self.messages and end - start > self.room_bytes:
             raise _Full
         if found is None:
@@ -271,17 +271,17 @@ class _ConvertedSet:
         self.add(data, start, found)
 
     def take_content(self, size_bytes: int) -> None:
-        """Use up room for the content of a wrapper, which `add` adds."""
+        """Reserve room for the content of a wrapper, which `add` appends."""
         self._room_bytes -= size_bytes
 
     def add(self, data: Buffer, start: int, found: Walk, offset_shift: int = 0) -> None:
-        """Add the entries from `start` that `found` is the walk over."""
+        """Append the entries from `start` on that the walk `found` covers."""
         convert_entries(self._content, data, start, found.end, magic=0, offset_shift=offset_shift)
         self.messages += found.count
         self._last_offset = found.last_offset + offset_shift
 
     def finished(self) -> Steps[Buffer]:
-        """The bytes for the reader."""
+        """Return the bytes for the client."""
         if self._codec is Codec.NONE:
             return self._content
         wrapper = yield partial(
@@ -297,9 +297,9 @@ class _ConvertedSet:
 
 
 def _take_wrapper(result: _ConvertedSet, wrapper: Entry) -> Steps[None]:
-    """Add what a wrapper holds: all of it or nothing.
+    """Append the content of a wrapper: all of it or nothing.
 
-    Raises `_Full`, `CorruptMessage`, and `MessageTooLarge` when it is the first entry.
+    Raises `_Full`, `CorruptMessage`, and `MessageTooLarge` if it is the first entry.
     """
     where = f"the compressed message with offset {wrapper.offset}"
     if wrapper.value is None:
@@ -328,7 +328,7 @@ def _take_wrapper(result: _ConvertedSet, wrapper: Entry) -> Steps[None]:
         raise CorruptMessage(f"in {where}, decompressed: {error.message}") from error
     if not pieces:
         raise CorruptMessage(f"{where} holds no message")
-    # In v1 only the last message's offset is known, the wrapper's, and the distances to it.
+    # In v1 only the last message's offset is known (that of the wrapper), and the distances to it.
     shift = wrapper.offset - pieces[-1][1].last_offset if wrapper.magic else 0
     result.take_content(len(content))
     for start, piece in pieces:
@@ -337,7 +337,7 @@ def _take_wrapper(result: _ConvertedSet, wrapper: Entry) -> Steps[None]:
 
 
 def _stored_pieces(data: Buffer) -> Iterator[tuple[int, Walk]]:
-    """As `_pieces`, of a slice. Raises `DamagedSlice`, `UnsupportedForMessageFormat`."""
+    """Like `_pieces`, for a slice. Raises `DamagedSlice`, `UnsupportedForMessageFormat`."""
     try:
         yield from _pieces(data)
     except CorruptMessage as error:
@@ -345,9 +345,9 @@ def _stored_pieces(data: Buffer) -> Iterator[tuple[int, Walk]]:
 
 
 def _pieces(data: Buffer) -> Iterator[tuple[int, Walk]]:
-    """Walks over `data`, one after the other, and where each begins; an incomplete end is left out.
+    """Yield consecutive walks over `data`, each with its start; an incomplete end is left out.
 
-    Raises what is wrong with the first bad entry after the walk over those before it.
+    Raises the error of the first bad entry, after the walk over the entries before it.
     """
     start = 0
     while start < len(data):

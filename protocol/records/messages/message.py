@@ -1,6 +1,6 @@
-"""Single messages: building one, and reading the entries and records of a set.
+"""Builds single messages, and reads the entries and records of a set.
 
-`entries` reads what is stored (a wrapper is one entry), `records` what a consumer sees.
+`entries` reads what is stored (a wrapper is one entry), `records` what a consumer receives.
 """
 
 from collections.abc import Iterator
@@ -45,10 +45,10 @@ def build_message(
     magic: int = 1,
     attributes: int = 0,
 ) -> bytes:
-    """The bytes of one message, CRC included, without the entry's offset and size.
+    """Return the bytes of one message with its CRC, without the entry's offset and size.
 
     Raises `ValueError` for a magic other than 0 and 1, for a timestamp below -1, and for any
-    timestamp in a v0 message, which has no place for one.
+    timestamp in a v0 message, which has no field for one.
     """
     if magic not in (0, 1):
         raise ValueError(f"magic {magic}: only 0 and 1 can be built")
@@ -69,21 +69,21 @@ def _field(content: Buffer | None) -> tuple[Buffer, Buffer]:
 
 @value_class
 class Entry:
-    """One entry as it is stored: a message, a wrapper, whose `value` is its compressed set, or a
-    batch, whose `value` is its records, compressed or not.
-    """
+    """One entry as stored: a message; a wrapper, whose `value` is its compressed set; or a batch,
+    whose `value` is its records, compressed or not."""
 
     position: int
-    """Where the entry begins in the buffer."""
+    """Position of the entry in the buffer."""
     offset: int
-    """Of a wrapper or batch that of the last message in it."""
+    """Offset of the message; for a wrapper or batch that of the last message in it."""
     size: int
-    """Bytes of the message or batch, without the 12 in front of it."""
+    """Bytes of the message or batch, without the first 12 (offset and size)."""
     magic: int
     attributes: int
-    """Of a batch the lower byte."""
+    """For a batch only the lower byte."""
     timestamp_ms: int
-    """-1 for none, as in every v0 message; of a wrapper or batch the largest of its messages."""
+    """-1 for none, as in every v0 message; for a wrapper or batch the largest of its messages'
+    timestamps."""
     key: bytes | None
     value: bytes | None
 
@@ -93,7 +93,7 @@ class Entry:
 
     @property
     def is_batch(self) -> bool:
-        """It holds records, whatever its codec."""
+        """Whether the entry is a batch, compressed or not."""
         return self.magic == BATCH_MAGIC
 
     @property
@@ -103,17 +103,18 @@ class Entry:
 
     @property
     def is_append_time(self) -> bool:
-        """Its timestamp was given by a broker at append. Never so in v0."""
+        """Whether a broker set the timestamp at append. Never true in v0."""
         return self.magic > 0 and bool(self.attributes & LOG_APPEND_TIME_BIT)
 
 
 def entries(
     buffer: Buffer, start: int = 0, end: int | None = None, *, verify_crc: bool = True
 ) -> Iterator[Entry]:
-    """The entries of `buffer[start:end]`, shallow. All of it is walked before the first is given.
+    """Yield the entries of `buffer[start:end]` without decompressing them. All are walked before
+    the first is yielded.
 
     Ends silently before an incomplete last entry. Raises `CorruptMessage` at the first bad entry,
-    and `UnsupportedForMessageFormat` at the first with a magic above 2, after having given those
+    and `UnsupportedForMessageFormat` at the first with a magic above 2, after yielding the entries
     before it.
     """
     end = len(buffer) if end is None else end
@@ -124,7 +125,7 @@ def entries(
 
 
 def _read_entries(view: memoryview, start: int, end: int) -> Iterator[Entry]:
-    """The entries of bytes that a walk has found good."""
+    """Yield the entries of bytes that a walk has passed."""
     position = start
     while position < end:
         entry = _read_entry(view, position)
@@ -161,13 +162,12 @@ def _read_field(view: memoryview, at: int) -> tuple[bytes | None, int]:
 def records(
     buffer: Buffer, *, max_decompressed_bytes: int, from_offset: int = 0
 ) -> Iterator[Record]:
-    """The messages of a set with their absolute offsets and effective times, wrappers and batches
-    opened.
+    """Yield the messages of a set, with absolute offsets and effective times; wrappers and batches
+    are decompressed.
 
-    Messages below `from_offset` are left out, and so are control batches. Both CRCs of a message
-    in a wrapper are checked.
-    Raises what `entries` raises, and `MessageTooLarge` when a wrapper decompresses to more than
-    `max_decompressed_bytes`.
+    Messages below `from_offset` are left out, and so are control batches. For a message in a
+    wrapper, both CRCs are checked. Raises what `entries` raises, and `MessageTooLarge` if a wrapper
+    decompresses to more than `max_decompressed_bytes`.
     """
     for entry in entries(buffer):
         if entry.offset < from_offset:
@@ -192,18 +192,18 @@ def records(
 
 
 def open_wrapper(wrapper: Entry, *, max_decompressed_bytes: int) -> list[Entry]:
-    """The messages in a wrapper as they are written there: at least one.
+    """Return the messages in a wrapper as they are stored there: at least one.
 
     Their offsets are absolute in a v0 wrapper and relative in a v1 wrapper, whatever the magic of
     the messages; `position` counts within the decompressed set. An incomplete last message is
-    dropped. Raises `CorruptMessage` for anything broken in it, `MessageTooLarge` as `records`.
+    dropped. Raises `CorruptMessage` for damage, and `MessageTooLarge` as `records`.
     """
     data, walked = open_set(wrapper, max_decompressed_bytes=max_decompressed_bytes)
     return list(_read_entries(memoryview(data), 0, walked.end))
 
 
 def open_set(wrapper: Entry, *, max_decompressed_bytes: int) -> tuple[bytes, Walk]:
-    """The set in a wrapper, and the walk over it; as `open_wrapper`, without reading it."""
+    """Return the decompressed set of a wrapper and the walk over it. Raises as `open_wrapper`."""
     assert not wrapper.is_batch
     where = f"the compressed message with offset {wrapper.offset}"
     if wrapper.value is None:

@@ -1,4 +1,4 @@
-"""Message sets as a producer sends them, and changes to entries in place."""
+"""Builds record sets as a producer sends them, and changes entries in place."""
 
 from collections.abc import Sequence
 from struct import Struct
@@ -34,11 +34,11 @@ def build_set(
     codec: Codec = Codec.NONE,
     base_offset: int = 0,
 ) -> bytearray:
-    """A message set as a producer sends it; empty for no records. In v2 it is one batch.
+    """Return a record set as a producer sends it; empty for no records. In v2 it is one batch.
 
-    Plain entries have the offsets `base_offset`, `base_offset` + 1, ... With a codec the set is
-    one wrapper with the last of these offsets and the largest timestamp; the entries in it have
-    these offsets too in v0, and 0, 1, ... in v1. Raises `ValueError` as `SetEncoder`, and for
+    Plain entries have the offsets `base_offset`, `base_offset` + 1, ... With a codec the set is one
+    wrapper with the last of these offsets and the largest timestamp. The entries in the wrapper
+    have these offsets too in v0, and 0, 1, ... in v1. Raises `ValueError` as `SetEncoder`, and for
     headers in another format than v2.
     """
     if magic == BATCH_MAGIC:
@@ -69,7 +69,8 @@ def build_columns(
     magic: int = 1,
     base_offset: int = 0,
 ) -> bytearray:
-    """The plain set that `build_set` makes of such messages; `None` for no keys at all.
+    """Return the plain set that `build_set` makes of these messages. `keys=None`: no message has a
+    key.
 
     Raises `ValueError` as `SetEncoder`, and for columns of different lengths.
     """
@@ -87,10 +88,10 @@ def build_wrapper(
     codec: Codec,
     append_time: bool = False,
 ) -> bytearray:
-    """The entry of a wrapper around a finished message set.
+    """Return a wrapper, as an entry, around a finished message set.
 
-    `offset` is that of the last message in it. `append_time` says that a broker gave the
-    timestamp. Raises `ValueError` as `build_message`, and for `Codec.NONE`.
+    `offset` is that of the last message in it. `append_time` says that a broker set the timestamp.
+    Raises `ValueError` as `build_message`, and for `Codec.NONE`.
     """
     message = build_message(
         None,
@@ -103,20 +104,20 @@ def build_wrapper(
 
 
 def set_offset(buffer: bytearray | memoryview, position: int, offset: int) -> None:
-    """Give the entry at `position` another offset; no CRC covers it."""
+    """Set the offset of the entry at `position`; no CRC covers it."""
     _OFFSET.pack_into(buffer, position, offset)
 
 
 def set_timestamp(
     buffer: bytearray | memoryview, position: int, size: int, timestamp_ms: int
 ) -> None:
-    """Give the v1 entry at `position`, a message of `size` bytes, another time and its CRC."""
+    """Set the time and the CRC of the v1 entry at `position`, a message of `size` bytes."""
     _TIMESTAMP.pack_into(buffer, position + TIMESTAMP_AT, timestamp_ms)
     _renew_crc(buffer, position, size)
 
 
 def set_append_time(buffer: bytearray | memoryview, position: int, size: int, now_ms: int) -> None:
-    """As `set_timestamp`, and mark the time as given by a broker."""
+    """Like `set_timestamp`, and mark the time as an append time."""
     buffer[position + ATTRIBUTES_AT] |= LOG_APPEND_TIME_BIT
     set_timestamp(buffer, position, size, now_ms)
 

@@ -46,7 +46,7 @@ _SHOWN: Final = 80
 
 @value_class
 class StoredState:
-    """The key `state`."""
+    """Value of the key `state`."""
 
     cluster_id: str
     state: ClusterState

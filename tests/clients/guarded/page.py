@@ -18,17 +18,17 @@ TITLE: Final = "## What is tested of which client"
 _HEAD: Final = f"""\
 {TITLE}
 
-`make secure-clients` runs these clients through `SASL_SSL://`, and with a certificate of their own
-through `SSL://`, at one broker with `authorization=on`: produce and consume, not compressed and
-with gzip, a group that goes on where it has committed, and a topic for which there is no rule.
-Every test run has some of each kind. The table is written from those tests' declarations by
-`make docs`.
+`make secure-clients` runs these clients through `SASL_SSL://`, and with a client certificate
+through `SSL://`, at one broker with `authorization=on`. Each client produces and consumes,
+uncompressed and with gzip, continues as a group from its committed offsets, and tries a topic for
+which there is no rule. Every test run has some of each kind. `make docs` writes the table from the
+declarations of those tests.
 """
 _TAIL: Final = """\
-Java takes whom it trusts, and its own certificate, from a file of PEM, JKS or PKCS12, and each form
-is tried with each way of saying who it is; of Kafka's tools one form with each. Before 3.0 it takes
-no key in PEM without a password. SCRAM of clients before 1.0 needs `javax.xml.bind`, which Java has
-had until 10.
+Java reads its trusted certificates, and its own certificate, from a file in PEM, JKS or PKCS12.
+Each form is tried with each kind of login; with Kafka's tools one form is tried with each. Before
+3.0 Java clients accept no PEM key without a password. SCRAM of clients before 1.0 needs
+`javax.xml.bind`, which Java had until 10.
 """
 _VERSIONED: Final = (JavaClient, Horolog, ConfluentKafkaAs09, KafkaPythonAs09, KafkaPythonAs010)
 """The names of these say it all."""

@@ -48,7 +48,6 @@ CAUGHT_BY = {
     "flush.FlushWork.sync_messages: sync *.log": "torn_sets",
     "flush.FlushWork.sync_messages: sync_directory": "torn_sets",
     "folder.MetadataFolder._write > files.replacing: sync state.tmp": "compaction",
-    "folder.MetadataFolder.make: sync_directory": "positions",
     "log_directory.LogDirectory.secure_log_starts: sync_directory": "retention_of_all",
     "log_producers.LogProducers._drop_beyond: sync_directory": "producers",
     "recovery.Recovery._end_at: sync *.log": RECOVERY_AND_ROLL,
@@ -69,6 +68,13 @@ HARMLESS = {
         "a log that does not end where its checkpoint says is recovered all the same"
     ),
     f"{CHECKPOINT}: sync replication-offset-checkpoint.tmp": ("a single broker does not read it"),
+    "folder.MetadataFolder._rename: sync_directory": (
+        "what these lives promise begins with a topic, whose file is written next and syncs the "
+        "same directory; the first user of a directory needs it"
+    ),
+    "folder.MetadataFolder.make: sync_directory": (
+        "the first checkpoint that is written there syncs the same directory"
+    ),
     "flush.FlushWork._sync_index: sync *.timemap": "it is made again from the log",
     "folder.MetadataFolder._write > files.replacing: sync_directory": (
         "the checkpoints are written next, before anything goes, and sync the same directory"

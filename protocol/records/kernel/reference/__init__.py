@@ -1,8 +1,8 @@
-"""The kernel in plain Python: what the compiled form does, one obvious step at a time.
+"""The kernel in plain Python: the same work as the compiled form, one obvious step at a time.
 
-Its modules have the names of the compiled form's sources. Tests compare the compiled form with this
-one, and this one runs where nothing was compiled; `compiled.PRICE` says how slow it is. What is
-imported here are the kernel's names, and the only list of them.
+Its modules are named like the sources of the compiled form. Tests compare the two forms; this one
+runs where nothing was compiled, and `compiled.PRICE` says how slow it is. The imports here are the
+kernel's names, and the only list of them.
 """
 
 from .collecting import ByteRoom, Collected

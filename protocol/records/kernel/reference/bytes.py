@@ -1,4 +1,4 @@
-"""Bytes in memory: where they are, numbers in them, and the places of fields."""
+"""Numbers and buffers in memory, and the layouts of headers."""
 
 from struct import Struct
 from typing import Final
@@ -9,7 +9,7 @@ LARGEST_INT32: Final = 2**31 - 1
 LARGEST_INT64: Final = 2**63 - 1
 SMALLEST_INT64: Final = -(2**63)
 LARGE_OFFSET: Final = 2**62
-"""Up to here offsets can be added to each other in 64 bits."""
+"""Offsets up to this size can be added to each other within 64 bits."""
 V0_OVERHEAD, V1_OVERHEAD = MESSAGE_OVERHEAD[0], MESSAGE_OVERHEAD[1]
 HIGHEST_MESSAGE_CODEC: Final = int(max(MESSAGE_CODECS))
 HIGHEST_CODEC: Final = int(max(Codec))
@@ -23,7 +23,7 @@ INT64: Final = Struct(">q")
 HEAD: Final = Struct(">qi")
 """Offset and size of an entry."""
 ENTRY_HEAD: Final = Struct(">qiIBB")
-"""The same, and CRC, magic and attributes of its message."""
+"""The same, then CRC, magic and attributes of the message."""
 V0_HEAD: Final = Struct(">BB")
 V1_HEAD: Final = Struct(">BBq")
 """Magic, attributes, and in v1 the timestamp."""
@@ -40,7 +40,8 @@ def int64_at(data: Buffer, at: int) -> int:
 
 
 def wrapped(number: int) -> int:
-    """`number` in 64 bits: a sum of what messages say may be anything."""
+    """Return `number` wrapped around to 64 bits. A sum of numbers from messages may have any
+    size."""
     return (number + 2**63) % 2**64 - 2**63
 
 

@@ -1,4 +1,4 @@
-"""Columns made of messages and records, and checks of columns to be sent."""
+"""Builds columns from messages and records, and checks columns that are to be sent."""
 
 from collections.abc import Iterable, Sequence
 from struct import Struct
@@ -20,7 +20,7 @@ from .records import RecordCursor
 
 
 class Gathered:
-    """Messages in columns; `columns` describes the buffers."""
+    """Messages as columns; `columns.Columns` describes the buffers."""
 
     __slots__ = (
         "count",
@@ -53,7 +53,7 @@ _OWN_INT64: Final = Struct("=q")
 
 
 def columns_for(count: int, key_bytes: int, value_bytes: int) -> Gathered:
-    """Columns with room for `count` messages and the given bytes of keys and values.
+    """Return columns with room for `count` messages and the given bytes of keys and values.
 
     Their content is undefined, except for the first offsets of keys and values and the valid bits,
     which are 0.
@@ -102,7 +102,7 @@ def _no_room(view: memoryview, start: int, end: int, count: int) -> ValueError:
 
 
 def _time_of(message: PlainMessage, timestamp_type: int, timestamp_ms: int) -> tuple[int, int]:
-    """The time of a message and its timestamp type, in the form of `gather`."""
+    """Return the time of a message and its timestamp type, as `gather` stores them."""
     if message.magic == 0:
         return message.time_ms, 255
     if timestamp_type == 1:
@@ -125,14 +125,15 @@ def gather(
     with_values: bool = True,
     check_crc: bool = False,
 ) -> Gathered:
-    """The `count` plain entries of `buffer[start:end]` in columns, but for offsets too low.
+    """Return the `count` plain entries of `buffer[start:end]` as columns, without entries below
+    `from_offset`.
 
-    A walk must have found them good; `ValueError` if they cannot be, or are not so many.
-    `offset_shift` is added to their offsets, and those below `from_offset` are left out.
-    `timestamp_type` 0 says that all times are their producers', 1 that all v1 messages have the
-    append time `timestamp_ms`. Keys and values that are not asked for are all null: nothing of them
-    is copied. With `check_crc` the walk need not have done so: the first entry whose CRC is wrong
-    is where it stops.
+    A walk must have passed the entries; raises `ValueError` for a bad one, and for another number
+    of entries. `offset_shift` is added to their offsets before they are compared with
+    `from_offset`. `timestamp_type` 0 says that all times are create times, 1 that all v1 messages
+    have the append time `timestamp_ms`. Keys and values that are not requested are not copied, and
+    all null. With `check_crc` the walk may have skipped the CRCs: `gather` stops at the first entry
+    with a wrong one.
     """
     view = flat(buffer)
     smallest = ENTRY_OVERHEAD + V0_OVERHEAD
@@ -179,11 +180,11 @@ def gather_records(
     with_values: bool = True,
     with_headers: bool = True,
 ) -> tuple[Gathered, list[RecordHeaders] | None]:
-    """The uncompressed records that `buffer` holds, in columns, but for offsets too low.
+    """Return the uncompressed records in `buffer` as columns, without records below `from_offset`.
 
-    The headers of each come beside them, `None` when none has any. `append_time_ms` >= 0 is the
-    time of all. Keys and values that are not asked for are all null, and headers `None`: nothing
-    of them is copied. `ValueError` for records that are not good.
+    The second result is the headers of each record; `None` if no record has any. `append_time_ms`
+    >= 0 replaces the times of all records. Keys and values that are not requested are not copied,
+    and all null; headers are then `None`. Raises `ValueError` for bad records.
     """
     view = flat(buffer)
     if len(view) > LARGEST_INT32:
@@ -210,12 +211,12 @@ def gather_records(
 
 
 def only_bytes(column: Iterable[object]) -> bool:
-    """Whether all items are `bytes` (no subclass) or `None`."""
+    """Whether all items are `None` or `bytes` (not a subclass)."""
     return all(item is None or type(item) is bytes for item in column)
 
 
 def only_times(column: Sequence[int], smallest_ms: int, largest_ms: int) -> bool:
-    """Whether all items are `int` (no subclass) from `smallest_ms` to `largest_ms`, both of 64
+    """Whether all items are `int` (not a subclass) from `smallest_ms` to `largest_ms`, both of 64
     bits."""
     return all(type(item) is int and smallest_ms <= item <= largest_ms for item in column)
 
@@ -228,11 +229,11 @@ def rows_within(
     overhead: int,
     limit_bytes: int,
 ) -> tuple[int, int]:
-    """The end of the run of rows from `start` with at most `limit_bytes`, and its size in bytes. A
-    first row that is larger is a run by itself.
+    """Return the end of the run of rows from `start` that has at most `limit_bytes`, and its size
+    in bytes. A first row that is larger is a run by itself.
 
     The size of a row is that of its value, its key, `overhead` and its `more_bytes`. Raises
-    `ValueError` for a column with fewer rows than values, as far as it is read.
+    `ValueError` for a column with fewer rows than values, if it is read that far.
     """
     if start < 0:
         raise ValueError(f"rows begin at 0, not at {start}")

@@ -1,7 +1,7 @@
-"""Fields of Kafka's protocol: decoding of messages from a frame and encoding, in plain Python.
+"""Fields of Kafka's protocol, in plain Python: decoding from a frame, and encoding.
 
-A message is a sequence of fields. `protocol.api.kafka.fields` makes a reader and a writer of each
-declaration.
+A message is a sequence of fields. `protocol.api.kafka.fields` builds a reader and a writer from
+each declaration.
 """
 
 from abc import ABC, abstractmethod
@@ -36,7 +36,7 @@ class _FramePosition:
         """How many more values arrays may have."""
 
     def take(self, size: int) -> memoryview:
-        """The next `size` bytes."""
+        """Return the next `size` bytes."""
         begin, self.at = self.at, self.at + size
         if not 0 <= begin <= self.at <= len(self.view):
             raise Unreadable
@@ -59,7 +59,7 @@ class FieldReader:
         item_bytes: int,
         item_values: int,
     ) -> None:
-        """`kind` is a `FieldKind`; `limit` is the largest number of bytes or items.
+        """`kind` is a `FieldKind`; `limit` is the maximum number of bytes or items.
 
         `message` is the reader of a message, `item` that of the items of an array. An item has at
         least `item_bytes` and counts as `item_values`.
@@ -111,17 +111,18 @@ class MessageReader:
         self._fields = fields
 
     def read(self, data: Frame, at: int, room: int) -> tuple[Any, int, int]:
-        """The message at position `at` of a frame, the position after it, and the rest of `room`.
+        """Return the message at position `at` of a frame, the position after it, and the rest of
+        `room`.
 
-        `room` is how many values arrays may have. The message holds views of the frame. Raises
-        `Unreadable` or `UnicodeDecodeError`.
+        `room` is the number of values that arrays may have. The message holds views of the frame.
+        Raises `Unreadable` or `UnicodeDecodeError`.
         """
         place = _FramePosition(data, at, room)
         return self.fields(place), place.at, place.room
 
     def whole(self, begin: bytes, room: int, data: Frame) -> Any:
-        """The message that fills a frame; `None` if the frame does not start with `begin`, or is
-        not such a message. `room` as in `read`."""
+        """Return the message that fills a frame; `None` if the frame does not start with `begin`,
+        or is not such a message. `room` is as in `read`."""
         size = len(begin)
         if len(data) <= size or data[:size] != begin:
             return None
@@ -136,7 +137,7 @@ class MessageReader:
 
 
 class FrameOutput:
-    """Encoded bytes, with record sets between them that are not copied."""
+    """Encoded bytes, and between them record sets that are not copied."""
 
     def __init__(self) -> None:
         self._held = bytearray(LENGTH_BYTES)
@@ -158,7 +159,8 @@ class FrameOutput:
         self._parts.append(part)
 
     def frame(self) -> Any:
-        """The bytes after their length; a list of parts if a record set is not in memory."""
+        """Return the bytes with their length in front; a list of parts if a record set is not in
+        memory."""
         parts = self.parts()
         try:
             return b"".join(parts)
@@ -166,7 +168,7 @@ class FrameOutput:
             return parts
 
     def parts(self) -> list[Any]:
-        """As `frame`, in parts: each record set is one."""
+        """Like `frame`, in parts; each record set is a part."""
         if self._held:
             self._parts.append(bytes(self._held))
         first, *others = self._parts
@@ -226,18 +228,18 @@ class FrameWriter(ABC):
     """Encodes frames of values, with a writer for each value."""
 
     def frame(self, *values: Any) -> Any:
-        """The bytes of a message with these values, after their length; a list of parts if a record
-        set is not in memory. Raises `OverflowError` for a number that is too large for its field,
+        """Encode a message with these values, with its length in front; as a list of parts if a
+        record set is not in memory. Raises `OverflowError` for a number too large for its field,
         and `UnicodeEncodeError`."""
         return self._written(values).frame()
 
     def parts(self, *values: Any) -> list[Any]:
-        """As `frame`, in parts: each record set is one."""
+        """Like `frame`, in parts; each record set is a part."""
         return self._written(values).parts()
 
     def joined(self, *columns: Iterable[Any]) -> bytes:
-        """The frames of several messages in one; each column has the values of one field. Raises
-        `ValueError` for record sets."""
+        """Encode several messages and join their frames; each column has the values of one field.
+        Raises `ValueError` for record sets."""
         frames: list[bytes] = []
         for values in zip(*columns, strict=True):
             parts = self.parts(*values)
@@ -248,7 +250,7 @@ class FrameWriter(ABC):
 
     @abstractmethod
     def _written(self, values: Sequence[Any]) -> FrameOutput:
-        """The values, after room for the length."""
+        """Encode the values, after room for the length."""
 
 
 class MessageWriter(FrameWriter):
@@ -279,7 +281,7 @@ def check_count(values: Sequence[Any], fields: Sequence[Any]) -> None:
 
 
 def grown_buffer(content: bytearray | memoryview, size_bytes: int) -> bytearray:
-    """A copy of `content` in a buffer of `size_bytes`; the bytes after it are undefined.
+    """Return a copy of `content` in a buffer of `size_bytes`; the bytes after it are undefined.
 
     The compiled form does not clear them, so that the system provides memory only as it is used.
     """
@@ -294,9 +296,9 @@ def grown_buffer(content: bytearray | memoryview, size_bytes: int) -> bytearray:
 def split_frames(
     content: Slab, end: int, most_bytes: int
 ) -> tuple[list[bytearray | Slab], int, int]:
-    """The complete frames in the first `end` bytes, without their lengths, as parts of `content`;
-    the position of the rest; and the length field there, or 0 if fewer than four bytes are left.
-    The rest is an incomplete frame, or one whose length is not from 1 to `most_bytes`."""
+    """Return the complete frames in the first `end` bytes, without their lengths, as parts of
+    `content`; the position of the rest; and the length field there, or 0 if fewer than four bytes
+    are left. The rest is an incomplete frame, or one whose length is not from 1 to `most_bytes`."""
     if not 0 <= end <= len(content):
         raise IndexError(f"no {end} bytes in a buffer of {len(content)}")
     frames: list[bytearray | Slab] = []

@@ -45,12 +45,13 @@ from .walk import crc32c
 
 
 class PlainMessage:
-    """A plain message in an entry that ends at `stop`, with the positions of key and value."""
+    """A plain message in an entry that ends at `stop`, with its key and value."""
 
     __slots__ = ("attributes", "content_at", "key", "magic", "offset", "stop", "time_ms", "value")
 
     def __init__(self, view: memoryview, position: int, end: int) -> None:
-        """Raises `ValueError` where there is none: every length is checked."""
+        """Read the message at `position`. Every length is checked: raises `ValueError` if there is
+        none."""
         size = int32_at(view, position + SIZE_AT) if end - position >= ENTRY_OVERHEAD else -1
         self.stop = position + ENTRY_OVERHEAD + size
         if size < V0_OVERHEAD or self.stop > end or view[position + MAGIC_AT] > 1:
@@ -89,26 +90,26 @@ def bad_timestamp(timestamp_ms: int) -> ValueError:
 
 
 def string_bytes(content: bytes | None) -> bytes:
-    """A key or value with its length."""
+    """Encode a key or value, with its length."""
     return INT32.pack(-1) if content is None else INT32.pack(len(content)) + content
 
 
 def content_bytes(content: Buffer | None) -> bytes | None:
-    """The bytes of a key or value. Raises `TypeError` for other objects."""
+    """Return the bytes of a key or value. Raises `TypeError` for other objects."""
     if content is None or type(content) is bytes:
         return content
     return bytes(memoryview(content))
 
 
 def entry_bytes(offset: int, body: bytes) -> bytes:
-    """An entry with a message whose bytes from the magic on are `body`."""
+    """Return an entry with a message whose bytes from the magic on are `body`."""
     return HEAD.pack(offset, len(body) + 4) + UINT32.pack(crc32(body)) + body
 
 
 class SetEncoder:
-    """A message set that grows message by message, with offsets that count up.
+    """Encodes a record set message by message, with offsets that count up.
 
-    `magic` is 0 or 1, else `ValueError`.
+    `magic` is 0 or 1; other values raise `ValueError`.
     """
 
     __slots__ = ("_magic", "_offset", "_out")
@@ -124,7 +125,7 @@ class SetEncoder:
         """Add a message.
 
         Raises `ValueError` for a timestamp below -1 or above 2**63 - 1, for any timestamp in a v0
-        message, which has no place for one, and for a message of 2 GiB.
+        message, which has no field for one, and for a message of 2 GiB.
         """
         if not NO_TIMESTAMP <= timestamp_ms <= LARGEST_INT64:
             raise bad_timestamp(timestamp_ms)
@@ -144,16 +145,16 @@ class SetEncoder:
         keys: Sequence[Buffer | None] | None,
         timestamps_ms: Sequence[int],
     ) -> None:
-        """Add messages that are given as columns; `None` for no keys at all.
+        """Add messages given as columns. `keys=None`: no message has a key.
 
         Raises `ValueError` as `add`, and for columns of different lengths; the messages before the
-        one that is wrong are added then.
+        bad one have been added then.
         """
         for value, key, timestamp_ms in rows_of(values, keys, timestamps_ms):
             self.add(value, key, timestamp_ms)
 
     def finish(self) -> bytearray:
-        """The set; the encoder begins a new one, whose offsets go on from there."""
+        """Return the set, and start a new one whose offsets continue."""
         out, self._out = self._out, bytearray()
         return out
 
@@ -171,11 +172,11 @@ def rows_of(
 
 
 def stamp(buffer: bytearray | memoryview, start: int, end: int, append_time_ms: int) -> None:
-    """Give the plain v1 messages and the batches of `buffer[start:end]` an append time and their
-    new CRC, in place.
+    """Write an append time, and the new CRC, into the plain v1 messages and the batches of
+    `buffer[start:end]`, in place.
 
-    A walk must have found them good, without wrappers and v0 messages: `ValueError` at the first
-    that cannot be, after those before it have got their time.
+    A walk must have passed them, and there may be no wrappers and no v0 messages. Raises
+    `ValueError` at the first bad entry, after writing the time of those before it.
     """
     view = flat(buffer)
     if view.readonly:
@@ -213,11 +214,11 @@ def rewrite(
     offset_shift: int,
     stamp_ms: int,
 ) -> int:
-    """Add the plain entries of `buffer[start:end]` to `target`; how many changed their format.
+    """Append the plain entries of `buffer[start:end]` to `target`. Returns how many changed their
+    format.
 
-    What the arguments mean is said at `conversion.convert_entries`, which has `None` for `OWN`. A
-    walk must have found the entries good: `ValueError` if they cannot be, and `target` is as it
-    was.
+    The arguments are those of `conversion.convert_entries`, with `OWN` for `None`. A walk must have
+    passed the entries; raises `ValueError` for a bad one, and then leaves `target` unchanged.
     """
     view = flat(buffer)
     if start < 0 or start > end or end > len(view):
@@ -257,8 +258,8 @@ def rewrite(
 
 
 def plain_end(buffer: Buffer, start: int, end: int) -> int:
-    """Where the first wrapper or batch of `buffer[start:end]` begins, or `end`. The entries must
-    be good: `ValueError` if they cannot be."""
+    """Return the position of the first wrapper or batch of `buffer[start:end]`, or `end`. A walk
+    must have passed the entries; raises `ValueError` for a bad one."""
     view = flat(buffer)
     if start < 0 or end > len(view):
         raise ValueError(f"no bytes {start} to {end} in a buffer of {len(view)}")

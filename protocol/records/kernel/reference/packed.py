@@ -1,7 +1,7 @@
 """Messages in msgpack, in plain Python: maps of named fields, each value in its shortest form.
 
-`protocol.api.native.frames` makes a `PackedMessage` of each declaration. The bytes are those of the
-package `msgpack`.
+`protocol.api.native.frames` builds a `PackedMessage` from each declaration. The bytes are the same
+as from the package `msgpack`.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,17 +31,19 @@ _FIXED_BYTES: Final = {
     0xD2: 4,
     0xD3: 8,
 }
-"""Bytes that follow the first one of a value of fixed size."""
+"""By first byte of a value of fixed size, the number of bytes that follow."""
 
 _SIZE_BYTES: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
-"""Bytes of the size field of binary and string values."""
+"""By first byte of a binary or string, the width of its size field."""
 
 _COUNT_BYTES: Final = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
-"""Bytes of the count field of arrays and maps, and values an item stands for."""
+"""By first byte of an array or map, the width of its count field, and the number of values per
+item."""
 _MOST_DEPTH: Final = 32
-"""The largest limit of nesting that `packed_fault` takes."""
+"""Maximum of the nesting limit that `packed_fault` accepts."""
 _SCALAR, _FOREIGN = -1, -2
-"""Instead of a count of values inside: none can be there; a type that the protocol does not use."""
+"""In place of a count of inner values: for a value that is not a container, and for a type that the
+protocol does not use."""
 
 
 class PackedField:
@@ -79,7 +81,7 @@ class PackedField:
             output.put(encode(self._checked(value)))
 
     def _checked(self, value: Any) -> Any:
-        """The value as its kind: `bool` is an `int` too."""
+        """Return the value converted to its kind: a `bool` is an `int` too."""
         if value is None or self._kind == FieldKind.BYTES:
             return value
         if self._kind == FieldKind.TEXT:
@@ -96,8 +98,8 @@ class PackedMessage(FrameWriter):
     """Encodes messages of one class in one version; a frame is an array of their values."""
 
     def __init__(self, fields: Sequence[tuple[str, PackedField, tuple[Any, ...]]]) -> None:
-        """`fields` are, in order, a name, a writer and a tuple: of the one value with which the
-        field is left out, or empty."""
+        """`fields` are, in order: a name, a writer, and a tuple with the value for which the field
+        is left out (empty if it never is)."""
         if len(fields) > MOST_FIELDS:
             raise ValueError(f"a message has more than {MOST_FIELDS} fields")
         if any(len(name) > _MOST_NAME_BYTES for name, _, _ in fields):
@@ -125,11 +127,12 @@ class PackedMessage(FrameWriter):
 
 
 class TextLimits:
-    """How many bytes the texts of a message may have."""
+    """The maximum number of bytes of the texts in a message."""
 
     def __init__(self, limits: "Sequence[tuple[str, int | TextLimits]]") -> None:
-        """`limits` are pairs of a field's name and its limit. A field is `None`, a text or a list
-        of texts; or a message or a list of messages, whose limit is a `TextLimits`."""
+        """`limits` are pairs of a field's name and its limit. The value of a field is `None`, a
+        text or a list of texts; or a message or a list of messages, whose limit is a
+        `TextLimits`."""
         if len(limits) > MOST_FIELDS:
             raise ValueError(f"a message has more than {MOST_FIELDS} fields")
         self._limits = limits
@@ -160,14 +163,14 @@ class RequestReader:
         most_depth: int,
         texts: TextLimits,
     ) -> None:
-        """A frame starts with `begin`, keeps the limits of `packed_fault`, is decoded by `decode`
-        and keeps the limits `texts`. `decode` raises one of `wrong` for other bytes; `ValueError`
-        is one of them."""
+        """A request is a frame that starts with `begin`, keeps the limits of `packed_fault`, is
+        decoded by `decode`, and keeps the limits `texts`. `decode` raises one of `wrong` for other
+        bytes; `ValueError` is one of them."""
         self._decode, self._wrong, self._texts = decode, wrong, texts
         self._begin, self._most_values, self._most_depth = begin, most_values, most_depth
 
     def read(self, frame: bytes | bytearray | memoryview) -> Any:
-        """The request in a frame; `None` if it is not one of this kind."""
+        """Return the request in a frame; `None` if the frame is not a request of this kind."""
         if frame[: len(self._begin)] != self._begin:
             return None
         if packed_fault(frame, self._most_values, self._most_depth) is not None:
@@ -184,8 +187,8 @@ class RequestReader:
 def packed_fault(  # noqa: C901 - one loop over bytes
     data: bytes | bytearray | memoryview, most_values: int, most_depth: int
 ) -> str | None:
-    """Why `data` is not one value of at most `most_values`, itself included, nested at most
-    `most_depth` deep; `None` if it is one. Allocates nothing for the values.
+    """Return why `data` is not one value of at most `most_values` (including itself), nested at
+    most `most_depth` deep; `None` if it is one. Allocates nothing for the values.
 
     Extension types are a fault too: the protocol has none.
     """
@@ -195,7 +198,7 @@ def packed_fault(  # noqa: C901 - one loop over bytes
     position = 0
     values = 0
     due = 1  # values still to come in the innermost container
-    outer: list[int] = []  # the same of the containers around it
+    outer: list[int] = []  # the same for the containers around it
     while due or outer:
         if not due:
             due = outer.pop()
@@ -224,9 +227,9 @@ def packed_fault(  # noqa: C901 - one loop over bytes
 
 
 def packed_places(data: bytes | bytearray | memoryview) -> list[int]:
-    """The position of each item of an array, or of each key and each value of a map; and the end.
+    """Return the position of each item of an array, or of each key and value of a map; and the end.
 
-    Raises `ValueError` for other values, and for one that is cut off.
+    Raises `ValueError` for other values, and for a truncated one.
     """
     position, count = _opened(data, 0) if len(data) else (0, _FOREIGN)
     if count < 0:
@@ -248,8 +251,8 @@ def packed_places(data: bytes | bytearray | memoryview) -> list[int]:
 
 
 def _opened(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
-    """The end of the value at `position`, or of the head of a container and how many values are in
-    it; else `_SCALAR` or `_FOREIGN`."""
+    """Return the end of the value at `position` and `_SCALAR`; for a container the end of its
+    header and the number of values in it. The second item is `_FOREIGN` for other types."""
     first = data[position]
     position += 1
     if first < 0x80 or first >= 0xE0:
@@ -271,7 +274,8 @@ def _opened(data: bytes | bytearray | memoryview, position: int) -> tuple[int, i
 
 
 def _items_head(few: int, many: int, count: int) -> bytes:
-    """The head of a container; `few` for less than 16 items, `many` for a count of two bytes."""
+    """Return the header of a container with `count` items. `few` is its first byte for fewer than
+    16 items, `many` for a count of two bytes."""
     if count < 0x10:
         return bytes((few | count,))
     if count < 0x1_0000:
@@ -280,6 +284,6 @@ def _items_head(few: int, many: int, count: int) -> bytes:
 
 
 def _binary_head(size: int) -> bytes:
-    """The head of so many bytes."""
+    """Return the header of a binary value of `size` bytes."""
     step = (size >= 0x100) + (size >= 0x1_0000)
     return bytes((0xC4 + step, *size.to_bytes(1 << step, "big")))

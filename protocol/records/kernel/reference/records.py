@@ -27,8 +27,8 @@ from .walk import latency_of
 
 
 def _number(view: memoryview, at: int, stop: int, bits: int) -> tuple[int, int]:
-    """The varint of at most `bits` bits at `at`, and its end. An end after `stop` means that there
-    is no complete number before `stop`."""
+    """Read the varint of at most `bits` bits at `at`. Returns the number and its end. An end after
+    `stop` means that there is no complete number before `stop`."""
     if at >= stop:
         return 0, stop + 1
     number = view[at]
@@ -53,14 +53,14 @@ class RecordCursor:
     `step` goes to the next record; no content makes it read beyond `end`. The attributes describe
     the current record:
 
-    position: where it begins.
-    following: where the next one begins.
-    attributes: 0 to 255; no bit means anything so far.
-    timestamp_delta_ms, offset_delta: to be added to those of the batch.
-    key_at, key_bytes: where the key is, and its length; negative for null.
+    position: start of the record.
+    following: start of the next record.
+    attributes: 0 to 255; no bit has a meaning so far.
+    timestamp_delta_ms, offset_delta: to be added to the batch's base timestamp and base offset.
+    key_at, key_bytes: position of the key, and its length; negative for null.
     value_at, value_bytes: the same for the value.
-    header_count: how many headers it has.
-    headers_at: where they begin; they end with the record.
+    header_count: number of headers.
+    headers_at: start of the headers, which end with the record.
     """
 
     __slots__ = (
@@ -94,9 +94,9 @@ class RecordCursor:
         self.key_at = self.key_bytes = self.value_at = self.value_bytes = 0
 
     def step(self) -> int:
-        """Go to the next record: `RECORD`, `NO_MORE`, or what is wrong with it.
+        """Go to the next record. Returns `RECORD`, `NO_MORE`, or the fault of the record.
 
-        It never passes a bad record.
+        The cursor never passes a bad record.
         """
         view, position, end = self._view, self.following, self._end
         if position >= end:
@@ -131,7 +131,7 @@ class RecordCursor:
         return RECORD
 
     def _headers_end(self, at: int, stop: int) -> int:
-        """The end of the headers from `at` on; after `stop` if they are bad."""
+        """Return the end of the headers from `at` on; a position after `stop` if they are bad."""
         if self.header_count < 0 or 2 * self.header_count > stop - at:
             return stop + 1
         for _ in range(self.header_count):
@@ -143,18 +143,18 @@ class RecordCursor:
         return at
 
     def key(self) -> bytes | None:
-        """The key of the record."""
+        """Return the key of the record."""
         return self._bytes(self.key_at, self.key_bytes)
 
     def value(self) -> bytes | None:
-        """The value of the record."""
+        """Return the value of the record."""
         return self._bytes(self.value_at, self.value_bytes)
 
     def _bytes(self, at: int, length: int) -> bytes | None:
         return None if length < 0 else bytes(self._view[at : at + length])
 
     def headers(self) -> RecordHeaders:
-        """The headers of the record, in order; invalid UTF-8 in a name is replaced."""
+        """Return the headers of the record, in order; invalid UTF-8 in a name is replaced."""
         found = []
         at, view, stop = self.headers_at, self._view, self.following
         for _ in range(self.header_count):
@@ -167,16 +167,16 @@ class RecordCursor:
 
 
 class RecordsFound:
-    """Sums of the records of a batch up to the first bad one.
+    """Sums over the records of a batch up to the first bad one.
 
     count: number of records.
-    min_timestamp_ms, max_timestamp_ms: over the timestamps that are not -1 (a broken sender's can
-        be below it); -1 without any.
-    max_delta: offset delta of the first record that has the largest timestamp; -1 without any.
+    min_timestamp_ms, max_timestamp_ms: over the timestamps other than -1 (those of a faulty sender
+        can be smaller); -1 if there are none.
+    max_delta: offset delta of the first record with the largest timestamp; -1 if there is none.
     untimed: number of records without a timestamp.
-    problem: `NO_MORE` if all are good, else what is wrong with the bad one.
-    problem_position: where that one begins.
-    latency: latencies against `now_ms`, if they were asked for, by the rules of `Walk.latency`.
+    problem: `NO_MORE` if all records are good, otherwise the fault of the bad one.
+    problem_position: start of the bad record.
+    latency: latencies against `now_ms`, if requested, counted as in `Walk.latency`.
     """
 
     __slots__ = (
@@ -209,10 +209,10 @@ def check_records(
     now_ms: int = -1,
     keyed: bool = False,
 ) -> RecordsFound:
-    """Check and sum up the uncompressed records in `buffer[start:end]`; no content makes it raise.
+    """Check and sum up the uncompressed records in `buffer[start:end]`. No content makes it raise.
 
-    Their offset deltas must be 0, 1, ... as from a producer. `now_ms` >= 0 requests latencies.
-    Where records are to be `keyed`, one without a key is not good.
+    Offset deltas must be 0, 1, ... as from a producer. `now_ms` >= 0 requests latencies. With
+    `keyed`, a record without a key is bad.
     """
     cursor = RecordCursor(memoryview(buffer), start, end)
     found = RecordsFound()
@@ -258,10 +258,10 @@ def find_timestamp(cursor: RecordCursor, base_timestamp_ms: int, target_ms: int)
 class RecordEncoder:
     """Encodes the records of a batch, with offset deltas 0, 1, ...
 
-    count: how many there are.
-    size_bytes: of a batch with these records, if it is not compressed.
-    base_timestamp_ms: of the first record, -1 for none.
-    max_timestamp_ms: the largest, -1 for none.
+    count: number of records.
+    size_bytes: size of a batch with these records, uncompressed.
+    base_timestamp_ms: timestamp of the first record, -1 for none.
+    max_timestamp_ms: largest timestamp, -1 for none.
     """
 
     __slots__ = ("_out", "base_timestamp_ms", "count", "max_timestamp_ms")
@@ -283,15 +283,15 @@ class RecordEncoder:
     ) -> None:
         """Add a record.
 
-        Raises `ValueError` for a timestamp below -1 or above 2**63 - 1, and for one that makes
-        the batch 2 GiB large; `TypeError` for headers that are not pairs of text and bytes.
+        Raises `ValueError` for a timestamp below -1 or above 2**63 - 1, and if the batch would
+        reach 2 GiB; `TypeError` for headers that are not pairs of text and bytes.
         """
         self._add(value, key, timestamp_ms, _written_headers(headers))
 
     def _add(
         self, value: Buffer | None, key: Buffer | None, timestamp_ms: int, headers: Buffer
     ) -> None:
-        """Add a record whose headers come as they are written, with their count."""
+        """Add a record whose headers are already encoded, including their count."""
         if not NO_TIMESTAMP <= timestamp_ms <= LARGEST_INT64:
             raise bad_timestamp(timestamp_ms)
         base_ms = timestamp_ms if self.count == 0 else self.base_timestamp_ms
@@ -317,10 +317,10 @@ class RecordEncoder:
         keys: Sequence[Buffer | None] | None,
         timestamps_ms: Sequence[int],
     ) -> None:
-        """Add records without headers that are given as columns; `None` for no keys at all.
+        """Add records without headers, given as columns. `keys=None`: no record has a key.
 
         Raises `ValueError` as `add`, and for columns of different lengths; the records before the
-        one that is wrong are added then.
+        bad one have been added then.
         """
         for value, key, timestamp_ms in rows_of(values, keys, timestamps_ms):
             self.add(value, key, timestamp_ms)
@@ -334,11 +334,12 @@ class RecordEncoder:
         start: int,
         limit_bytes: int,
     ) -> int:
-        """Add records without headers, from row `start` on, up to one that might make the batch
-        larger than `limit_bytes`; an empty batch takes one of any size. Says which row is next.
+        """Add records without headers, from row `start` up to a record that might make the batch
+        larger than `limit_bytes`; an empty batch accepts a record of any size. Returns the next
+        row.
 
         `timestamps_ms` are int64 in this machine's byte order. Raises `ValueError` as `add`, and
-        for columns that cannot be; the records before are added then.
+        for invalid columns; the records before have been added then.
         """
         value_column = _Strings(values)
         key_column = None if keys is None else _Strings(keys)
@@ -361,8 +362,8 @@ class RecordEncoder:
     def add_messages(self, buffer: Buffer, start: int, end: int) -> None:
         """Add the plain v0 and v1 entries of `buffer[start:end]`, with their times.
 
-        A walk must have found them good; `ValueError` if they cannot be, after those before the
-        bad one were added, and as `add`.
+        A walk must have passed them. Raises `ValueError` if one is bad, after adding the entries
+        before it, and as `add`.
         """
         view = flat(buffer)
         if start < 0 or start > end or end > len(view):
@@ -376,9 +377,10 @@ class RecordEncoder:
     def add_records(
         self, content: Buffer, base_timestamp_ms: int, append_time_ms: int = NO_TIMESTAMP
     ) -> None:
-        """Add the uncompressed records of another batch, headers and all.
+        """Add the uncompressed records of another batch, with their headers.
 
-        `append_time_ms` >= 0 is the time of all of them. `ValueError` as `add_messages`.
+        `append_time_ms` >= 0 replaces the times of all records. Raises `ValueError` as
+        `add_messages`.
         """
         view = flat(content)
         cursor = RecordCursor(view, 0, len(view))
@@ -392,14 +394,14 @@ class RecordEncoder:
             raise ValueError(f"record {self.count}, at byte {cursor.position}, is not good")
 
     def finish(self) -> bytearray:
-        """The batch with its header still blank, 61 zeros; the encoder begins another one."""
+        """Return the batch with a blank header of 61 zeros, and start a new one."""
         out = self._out
         self._clear()
         return out
 
 
 class _Strings:
-    """A `BinaryColumn` that is read row by row."""
+    """Reads a `BinaryColumn` row by row."""
 
     def __init__(self, column: BinaryColumn) -> None:
         self._ends = memoryview(column.offsets).cast("B")
@@ -411,7 +413,7 @@ class _Strings:
         self._ends = self._ends[: 4 * self.rows + 4].cast("i")
 
     def row(self, row: int) -> memoryview | None:
-        """The string of a row."""
+        """Return the string of a row."""
         if self._valid is not None and not self._valid[row >> 3] >> (row & 7) & 1:
             return None
         start, end = self._ends[row], self._ends[row + 1]
@@ -421,7 +423,7 @@ class _Strings:
 
 
 def varint(number: int) -> bytes:
-    """A number of up to 64 bits as it is written in records."""
+    """Encode a number of up to 64 bits as in records: zigzag, then seven bits per byte."""
     folded = number << 1 if number >= 0 else ~(number << 1)
     written = bytearray()
     while folded > 0x7F:
@@ -436,7 +438,7 @@ def _written_string(content: bytes | None) -> bytes:
 
 
 def _written_headers(headers: Headers) -> bytes:
-    """The header count and the headers."""
+    """Encode the header count and the headers."""
     pairs = [varint(len(headers))]
     for name, value in headers:
         encoded = name.encode()
@@ -456,12 +458,12 @@ def records_to_messages(
     stamp_ms: int = OWN,
     max_bytes: int = -1,
 ) -> Rewritten:
-    """Add the uncompressed records in `content` from `start` on to `target`, each as a message.
+    """Append the uncompressed records in `content` from `start` on to `target`, each as a message.
 
-    Their offsets count up from `first_offset`, or are those of a batch with `base_offset`. In v1
-    they keep their times, or all have the append time `stamp_ms`. With `max_bytes` >= 0 it stops
-    after the first message that makes `target` grow by that or more. `ValueError` for a record
-    that is not good.
+    Offsets count up from `first_offset`, or are those of a batch with `base_offset`. In v1 messages
+    keep their times, or all have the append time `stamp_ms`. With `max_bytes` >= 0 the conversion
+    stops after the first message that makes `target` grow by at least that. Raises `ValueError` for
+    a bad record.
     """
     view = flat(content)
     cursor = RecordCursor(view, start, len(view))

@@ -1,5 +1,5 @@
-"""Produce requests as rows: the record set of each for the one partition that it names, and its
-response; and the entries of the append times of rows."""
+"""Produce requests as rows: the record set of each request for its only partition, and its
+response. Also the index entries for the append times of rows."""
 
 from collections.abc import Iterable, Sequence
 from struct import Struct
@@ -9,15 +9,16 @@ _APPEND_ENTRY: Final = Struct(">iq")
 _LARGEST_INT32: Final = 2**31 - 1
 
 Target = tuple[str, int]
-"""A topic's name and a partition's number."""
+"""Name of a topic and number of a partition."""
 
 
 class ProduceRows:
-    """Makes rows of classes that are given."""
+    """Builds rows, and responses around them, of given classes."""
 
     def __init__(self, sent: Any, topic_result: Any, response: Any) -> None:
-        """A row is `sent(target, records, partition=partition)`. It is the one result in a
-        `topic_result(name, partitions)`, which is that in a `response(topics)`."""
+        """`sent(target, records, partition=partition)` builds a row. `topic_result(name,
+        partitions)` takes the row as its only partition, and `response(topics)` takes that as its
+        only topic."""
         self._sent = sent
         self._topic_result = topic_result
         self._response = response
@@ -25,9 +26,9 @@ class ProduceRows:
     def read(
         self, requests: Iterable[Any], acks: int
     ) -> tuple[dict[Target, list[Any]], list[Any]] | None:
-        """The rows of requests by what they are for, in their order, and the response to each
-        request; `None` where one names no partition or more than one, wants other `acks`, or is of
-        a transaction."""
+        """Return the rows of the requests, in order, by topic and partition, and the response to
+        each request. Returns `None` if a request names no partition or more than one, has other
+        `acks`, or is transactional."""
         by_partition: dict[Target, list[Any]] = {}
         responses: list[Any] = []
         for request in requests:
@@ -48,16 +49,17 @@ class ProduceRows:
     def appended(
         self, sent: Iterable[Any], first_offsets: Iterable[int], log_start_offset: int
     ) -> None:
-        """Note in the first rows where each was appended: there are as many as offsets."""
+        """Record in the first rows where each was appended: in as many rows as there are
+        offsets."""
         for one, first_offset in zip(sent, first_offsets, strict=False):
             one.base_offset = first_offset
             one.log_start_offset = log_start_offset
 
 
 def append_entries(first_offsets: Sequence[int], base_offset: int, append_time_ms: int) -> bytes:
-    """An entry of append times (`storage/index/append_times.py`) for each set that begins with one
-    of these offsets, in a segment that begins with `base_offset`. Raises `OverflowError` for an
-    offset that is not in it."""
+    """Return the entries of an append time index (`storage/index/append_times.py`) for sets with
+    these first offsets, in a segment with this base offset. Raises `OverflowError` for an offset
+    outside of the segment's range."""
     for offset in first_offsets:
         if not base_offset <= offset <= base_offset + _LARGEST_INT32:
             raise OverflowError(f"no offset of a segment that begins with {base_offset}: {offset}")

@@ -1,4 +1,4 @@
-"""The search for a time in what lies behind an index entry."""
+"""Finds the first message with a time in the bytes that follow an index entry."""
 
 from ...layout import (
     BASE_TIMESTAMP_AT,
@@ -28,13 +28,14 @@ _EARLIEST = -(2**63)
 def find_first_time(
     buffer: Buffer, offset: int, behind_start: bool, target_ms: int
 ) -> tuple[int, int, int] | None:
-    """The first message with a timestamp >= `target_ms`: where its entry begins, its offset and
-    its timestamp. -1 for both where the batch or wrapper has to be opened to tell.
+    """Return the first message with a timestamp >= `target_ms`: position of its entry, its offset
+    and its timestamp. Offset and timestamp are -1 if the batch or wrapper has to be decompressed to
+    find them.
 
-    `buffer` begins with the entry that an index has `offset` for: that of a batch is its last one,
-    but that of the first entry of a segment, which no index has, its first, unless `behind_start`.
-    `None` tells nothing: there is no such message, or not all entries up to its end are good ones
-    whose offsets count up, as nearly all do.
+    `buffer` starts with the entry for which an index has `offset`. For a batch that is its last
+    offset; but for the first entry of a segment, which no index has, it is the first offset, unless
+    `behind_start`. `None` means nothing is known: there is no such message, or some entry up to its
+    end is damaged or its offset does not follow, which is rare.
     """
     view = memoryview(buffer)
     at, _ = scan_timestamp(view, 0, len(view), target_ms)
@@ -57,7 +58,7 @@ def find_first_time(
 
 
 def _in_batch(view: memoryview, at: int, stop: int, target_ms: int) -> tuple[int, int, int] | None:
-    """As `find_first_time`, in a good batch."""
+    """Like `find_first_time`, within a good batch."""
     bits = view[at + BATCH_ATTRIBUTES_AT + 1]
     if bits & CONTROL_BIT:
         return None

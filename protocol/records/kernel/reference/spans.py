@@ -1,9 +1,9 @@
-"""Time spans of messages, and the blocks of a time map made of them.
+"""Time spans of messages, and the blocks of a time map built from them.
 
 A row of six numbers (int64) describes consecutive messages: bytes in the log, number of offsets,
-smallest and largest time (-1 twice if no message has a time), number of messages, and the width of
-time in which times were joined, 1 if they were not. A row of 0 bytes belongs to the next row with
-bytes, which has its bytes and offsets too.
+smallest and largest time (both -1 if no message has a time), number of messages, and the width of
+the intervals in which times were joined, 1 if they were not. A row of 0 bytes belongs to the next
+row with bytes, which also has its bytes and offsets.
 """
 
 from array import array
@@ -26,14 +26,15 @@ from .records import RecordCursor
 from .walk import Entry, read_entries
 
 MOST_SPANS: Final = 32
-"""Maximal number of spans in one block."""
+"""Maximum number of spans in one block."""
 
 JOINED_MS: Final = (
     *(1, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000),
     *(864_000_000, 8_640_000_000, 86_400_000_000, 2**63 - 1),
 )
-"""Widths of time in which the spans of one block are joined until they are few enough. Each divides
-the next; minutes, hours and days are among them, because windows are mostly whole ones."""
+"""Widths of the intervals, in ms, in which the spans of one block are joined until they are few
+enough. Each width divides the next; minutes, hours and days are among them, because most windows
+are whole minutes, hours or days."""
 
 ROW_NUMBERS: Final = 6
 
@@ -49,7 +50,7 @@ class TimeSpan(NamedTuple):
 def time_spans(
     timestamps: "bytes | bytearray | array[int]", *, log_bytes: int, offsets: int
 ) -> bytes:
-    """Rows of messages with these times (int64; a negative one is no time).
+    """Return rows of messages with these times (int64; a negative one means no time).
 
     Raises `ValueError` for more messages than offsets.
     """
@@ -68,13 +69,14 @@ def entry_spans(
     next_offset: int,
     check_crc: bool,
 ) -> tuple[bytes, int, int, int]:
-    """Rows of the entries from `start` on, up to one that is compressed or a control batch, not
-    good or not whole, or whose offset is below that behind the one before, which is `next_offset`
-    at first.
+    """Return the rows of the entries from `start` on. The rows end before an entry that is
+    compressed, a control batch, bad or incomplete, or whose offset is below the one expected
+    (`next_offset` for the first entry).
 
-    A block of the map began `since_bytes` before `start`, and ends when it has `block_bytes`; rows
-    are of one block. What comes behind the rows: where their entries end, the offset there, and how
-    many bytes the block that is not ended has. Raises `ValueError` for a start that is none.
+    The current block of the map began `since_bytes` before `start`, and ends once it has
+    `block_bytes`; a row belongs to one block. After the rows, the result has the end of their
+    entries, the next offset, and the size of the block that has not ended. Raises `ValueError` for
+    an invalid start.
     """
     view = flat(buffer)
     if not 0 <= start <= len(view) or not 0 <= since_bytes < block_bytes or next_offset < 0:
@@ -101,7 +103,8 @@ def entry_spans(
 
 
 def _times_of(view: memoryview, position: int, entry: Entry) -> list[int] | None:
-    """The times of the messages of an entry; `None` if it is compressed or a control batch."""
+    """Return the times of an entry's messages; `None` if the entry is compressed or a control
+    batch."""
     stop, _, magic, bits, time_ms, _, delta = entry
     if bits & CODEC_MASK or (magic == BATCH_MAGIC and bits & CONTROL_BIT):
         return None
@@ -133,11 +136,11 @@ def _rows(times: Sequence[int], log_bytes: int, offsets: int) -> list[int]:
 def time_blocks(
     appends: "array[int]", *, block_bytes: int, whole: bool
 ) -> tuple[bytes, int, tuple[int, int, int, int, int, int]]:
-    """The map of blocks that are made of rows, one behind the other, of how many of these, and what
-    `time_map_extent` says of it.
+    """Return the map of the blocks built from consecutive rows, the number of rows used, and the
+    map's `time_map_extent`.
 
-    A block ends when it has `block_bytes`; what is left of the rows is a block too if this is
-    `whole`. Raises `ValueError` for what is no row.
+    A block ends once it has `block_bytes`; with `whole`, the remaining rows are a block too. Raises
+    `ValueError` for invalid rows.
     """
     numbers = int64s(appends)
     blocks, ended, spans = bytearray(), 0, list[TimeSpan]()
@@ -189,8 +192,8 @@ def _block(
 
 
 def _few(spans: Iterable[TimeSpan], joined_ms: int = 1) -> tuple[list[TimeSpan], int]:
-    """Spans, joined in the smallest width of time from `joined_ms` on that leaves few enough; and
-    that width."""
+    """Join spans with the smallest width from `joined_ms` on that leaves few enough. Returns the
+    spans and the width."""
     found = sorted(spans, key=lambda span: span.low)
     for width_ms in JOINED_MS:
         if width_ms >= joined_ms or width_ms == JOINED_MS[-1]:
@@ -201,13 +204,13 @@ def _few(spans: Iterable[TimeSpan], joined_ms: int = 1) -> tuple[list[TimeSpan],
 
 
 def int64s(numbers: "Buffer | array[int]") -> Sequence[int]:
-    """The numbers in a buffer, in the byte order of this machine."""
+    """Return the numbers in a buffer, in the byte order of this machine."""
     view = memoryview(numbers)
     return view.cast("B").cast("q") if view.nbytes else ()
 
 
 def _joined(spans: Iterable[TimeSpan], width_ms: int) -> list[TimeSpan]:
-    """Ascending spans; those that overlap or lie in the same width of time are joined."""
+    """Join spans, in ascending order, that overlap or lie in the same interval of this width."""
     joined: list[TimeSpan] = []
     for span in spans:
         into = joined[-1] if joined else None

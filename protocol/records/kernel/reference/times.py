@@ -1,10 +1,11 @@
-"""Time maps: their format, and queries of them.
+"""Time maps: their format, and queries on them.
 
-A time map (`storage/index/time_map.py`) has for each block of a log, in their order, as varints:
-its bytes in the log, how many offsets it has, how many of its messages have no time, how many spans
-follow; then of each span, which are apart and rise: how far its smallest time is from the largest
-of the span before, or from 0, how long it is, and how many messages are in it. A varint has seven
-bits in a byte, the lowest first; all bytes but the last have the highest bit.
+A time map (`storage/index/time_map.py`) describes each block of a log, in order, as varints: its
+bytes in the log, its number of offsets, its number of messages without a time, and its number of
+spans. For each span follow, in ascending order and without overlap: the distance of its smallest
+time from the largest of the span before (or from 0), its length in time, and its number of
+messages. A varint has seven bits per byte, the lowest first; all bytes but the last have the
+highest bit set.
 """
 
 from array import array
@@ -20,7 +21,8 @@ _TOO_MANY: Final = "a block of the time map has more messages than offsets"
 _TOO_LATE: Final = "a time of the time map has more than 63 bits"
 
 Run = tuple[int, int, int, int]
-"""Position and end of consecutive blocks in the log, their first offset, and the next one."""
+"""Start and end position of consecutive blocks in the log, their first offset, and the next offset
+after them."""
 
 Counted = tuple[int, int, int, int]
 """Number of messages counted, number without a time, smallest and largest time; -1 if nothing was
@@ -35,12 +37,12 @@ class Extent(NamedTuple):
     offsets: int
     untimed: int
     first_ms: int
-    """The smallest time, -1 without any."""
+    """Smallest time in ms, -1 without any."""
     last_ms: int
 
 
 class MapBlock(NamedTuple):
-    """One block of the log, as its map has it."""
+    """One block of the log, as its time map describes it."""
 
     position: int
     """Position in the log."""
@@ -57,7 +59,7 @@ class MapBlock(NamedTuple):
 
 
 def _numbers(time_map: bytes) -> Iterator[tuple[int, int]]:
-    """Each number, and the position after it."""
+    """Yield each number, and the position after it."""
     value = shift = 0
     for end, byte in enumerate(memoryview(time_map), 1):
         if shift >= _BITS:
@@ -72,7 +74,7 @@ def _numbers(time_map: bytes) -> Iterator[tuple[int, int]]:
 
 
 def time_map_blocks(time_map: bytes, base_offset: int) -> Iterator[MapBlock]:
-    """The blocks of a map, in order. Raises `ValueError` for bytes that are not a map."""
+    """Yield the blocks of a map, in order. Raises `ValueError` for bytes that are not a map."""
     numbers = _numbers(time_map)
     position, offset, map_position = 0, base_offset, 0
     for log_bytes, _ in numbers:
@@ -105,8 +107,8 @@ def time_map_blocks(time_map: bytes, base_offset: int) -> Iterator[MapBlock]:
 
 
 def time_map_runs(time_map: bytes, *, base_offset: int, from_ms: int, last_ms: int) -> list[Run]:
-    """The longest runs of blocks that may have messages with times from `from_ms` to `last_ms`.
-    Raises `ValueError` for bytes that are not a map."""
+    """Return the longest runs of blocks that may have messages with times from `from_ms` to
+    `last_ms`. Raises `ValueError` for bytes that are not a map."""
     runs: list[Run] = []
     joins = False
     for block in time_map_blocks(time_map, base_offset):
@@ -131,9 +133,9 @@ def time_map_counts(
     last_ms: int,
     every_ms: int,
 ) -> tuple[Counted, list[Run]]:
-    """Add to `counts` (int64) the messages from `begin_offset` up to, but not including,
-    `end_offset` in each interval of a window, as far as the map knows. The runs in the result are
-    the blocks that it cannot count. Raises `ValueError` for bytes that are not a map."""
+    """Add to `counts` (int64) the messages from `begin_offset` to before `end_offset` in each
+    interval of a window, as far as the map can count them. The returned runs are the blocks that it
+    cannot count. Raises `ValueError` for bytes that are not a map."""
     _check_window(counts, from_ms, last_ms, every_ms)
     messages = untimed = 0
     times: list[int] = []
@@ -170,7 +172,7 @@ def count_times(
     last_ms: int,
     every_ms: int,
 ) -> Counted:
-    """As `time_map_counts`, for messages with these offsets and times (int64)."""
+    """Like `time_map_counts`, for messages with these offsets and times (int64)."""
     _check_window(counts, from_ms, last_ms, every_ms)
     if memoryview(offsets).nbytes != memoryview(timestamps).nbytes:
         raise ValueError("there are not as many offsets as times")
@@ -196,7 +198,7 @@ def _check_window(counts: "array[int]", from_ms: int, last_ms: int, every_ms: in
 
 
 def time_map_extent(time_map: bytes) -> Extent:
-    """Sums of a whole map. Raises `ValueError` for bytes that are not a map."""
+    """Return the sums of a whole map. Raises `ValueError` for bytes that are not a map."""
     blocks, log_bytes, offsets, untimed, times = 0, 0, 0, 0, []
     for block in time_map_blocks(time_map, 0):
         blocks += 1

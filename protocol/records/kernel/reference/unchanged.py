@@ -1,12 +1,13 @@
-"""The fast path of appends: record sets that are stored unchanged but for offsets and append times.
+"""The fast path of appends: record sets that are stored unchanged except for offsets and append
+times.
 
 Such a set consists of good messages alone, or of good batches alone. Nothing in it is compressed or
-has an append time. A batch has no other attribute either, and consecutive offsets; its header names
+has an append time. A batch has no other attribute either, and consecutive offsets; its header has
 the largest timestamp of its records, unless it gets an append time. A batch with a producer id is
 alone in its set.
 
-Only the compiled form has this path: it pays where a set costs less than a call. In Python each set
-is admitted by itself, with the same result.
+Only the compiled form has this path, because it pays off only where handling a set costs less than
+a call. In Python each set is admitted by itself, with the same result.
 """
 
 from ...layout import (
@@ -25,19 +26,18 @@ from .walk import Walk
 
 
 class UnchangedSets(Walk):
-    """Result of `take_unchanged`: a walk over what is stored, the sets one behind the other.
+    """Result of `take_unchanged`: a walk over the sets as they are stored, one after the other.
 
-    The times of batches are those of their records. Where the sets get an append time,
+    The times of batches are those of their records. If the sets get an append time,
     `min_timestamp_ms`, `untimed`, `append_time_bits` and `last_append_time_ms` still describe the
     sets as sent. `literal` is always false.
 
-    data: the bytes of the sets.
-    first_offsets: the first offset of each set.
-    latency: of all sets, as sent.
-    spans: rows of their messages' times (`time_blocks`), their first offset, and how many bytes a
-        block of the time map has before them and after the last one that ended. `None` where no
-        rows were requested, and where the times exceed the room for them (4,096 of a set, or 16
-        blocks).
+    data: bytes of the sets.
+    first_offsets: first offset of each set.
+    latency: latencies of all sets, as sent.
+    spans: rows of the messages' times (`time_blocks`), their first offset, and the size of the time
+        map's current block before the sets and after them. `None` if no rows were requested, and if
+        the times exceed the room for them (4,096 of a set, or 16 blocks).
     """
 
     __slots__ = ("data", "first_offsets", "spans")
@@ -86,21 +86,21 @@ def take_unchanged(
     block_since_bytes: int = 0,
     keyed: bool = False,
 ) -> UnchangedSets | None:
-    """Take sets up to the first that cannot be stored unchanged; `None` if that is the first.
+    """Take sets up to the first that cannot be stored unchanged; `None` if that is the first set.
 
-    This form takes none. The compiled one takes a set under these conditions: the format of every
+    This form takes none. The compiled form takes a set under these conditions: the format of every
     entry has its bit (`1 << magic`) in `magics`. Every timestamp is -1 or from `lowest_ms` to
-    `highest_ms`; with an append time, that one is at most `highest_ms` instead. No entry is larger
-    than `entry_max_bytes`, header included. The set fits into the rest of `room_bytes`, and an
-    index can hold its offsets. All sets together have at most `marks_max` marks, and no set follows
-    the last of them. With `keyed`, every message has a key.
+    `highest_ms`; if the sets get an append time, only that one has to be at most `highest_ms`. No
+    entry is larger than `entry_max_bytes`, header included. The set fits into the rest of
+    `room_bytes`, and an index can hold its offsets. All sets together have at most `marks_max`
+    marks, and no set follows the last of them. With `keyed`, every message has a key.
 
     The sets get offsets from `base_offset` on, and `append_time_ms` unless it is -1. A single
-    writable set is changed in place, even where it is not taken, except for its content; others are
+    writable set is changed in place (not its content), even if it is not taken; other sets are
     copied. The remaining arguments are those of `walk`.
 
     With `block_bytes` the result has `spans`, unless the sets get an append time: the rows of
-    `entry_spans` where times are more than `close_ms` apart or only some messages have one, else a
-    single row. `block_since_bytes` is what a block has before the sets.
+    `entry_spans` if times are more than `close_ms` apart or only some messages have one, otherwise
+    a single row. `block_since_bytes` is the size of the current block before the sets.
     """
     return None

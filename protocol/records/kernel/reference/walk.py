@@ -1,4 +1,4 @@
-"""The walk over a message set, and scans that read only the heads of entries."""
+"""The walk over a record set, and scans that read only the headers of entries."""
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -52,8 +52,8 @@ from .bytes import (
 
 
 def crc32c(buffer: Buffer, start: int, end: int) -> int:
-    """CRC-32C of `buffer[start:end]`. The library wants bytes and nothing else."""
-    import google_crc32c  # only record batches have it
+    """Return the CRC-32C of `buffer[start:end]`. The library accepts only `bytes`."""
+    import google_crc32c  # only record batches need it
 
     view = flat(buffer)
     if not 0 <= start <= end <= len(view):
@@ -63,36 +63,36 @@ def crc32c(buffer: Buffer, start: int, end: int) -> int:
 
 
 class Walk:
-    """Result of a walk: everything here is about the good entries before `end`.
+    """Result of a walk. All attributes describe the good entries before `end`.
 
     end: position after the last good entry.
-    count: how many messages there are; a wrapper counts as one, a batch as its records, which may
-        be none.
+    count: number of messages; a wrapper counts as one, a batch as its records, perhaps none.
     batches: number of entries that are batches.
-    first_offset, last_offset: as stored, or as assigned; -1 when there is no entry. For a batch
-        the first is that of its first record, the last that of its last.
+    first_offset, last_offset: as stored, or as assigned; -1 if there is no entry. For a batch,
+        the first is that of its first record, the last that of its last record.
     magics: bit `1 << magic` for each magic that occurs.
     codecs: bit `1 << codec` for each codec that occurs.
-    last_codec: codec of the last compressed entry, else 0.
-    literal: the offsets as sent were 0, 1, ..., count - 1.
-    min_timestamp_ms, max_timestamp_ms: over the timestamps that are not -1 (a broken sender's can
-        be below it); -1 without any.
-    max_position, max_offset: the first entry that has the largest timestamp; -1 without any. The
-        timestamp of a batch is the largest of its records', its offset here that of the last one.
-    first_timestamp_ms: of the first entry, -1 for none.
-    last_append_time_ms: timestamp of the last entry if a broker stamped it (bit 3), else -1.
+    last_codec: codec of the last compressed entry, 0 if there is none.
+    literal: whether the offsets as sent were 0, 1, ..., count - 1.
+    min_timestamp_ms, max_timestamp_ms: over the timestamps other than -1 (those of a faulty sender
+        can be smaller); -1 if there are none.
+    max_position, max_offset: position and offset of the first entry with the largest timestamp; -1
+        if there is none. A batch has the largest timestamp of its records, and here the offset of
+        its last record.
+    first_timestamp_ms: timestamp of the first entry, -1 for none.
+    last_append_time_ms: timestamp of the last entry if it is an append time (bit 3), otherwise -1.
     append_time_bits: number of v1 and v2 entries with bit 3.
-    untimed: number of messages without a timestamp, those of v0 included; all or none of a batch.
-    largest_entry_bytes: size of the largest entry with its 12 bytes of head.
+    untimed: number of messages without a timestamp, including v0; for a batch all or none.
+    largest_entry_bytes: size of the largest entry, with its 12 bytes of header.
     problem: why the walk stopped.
     problem_position: position of the entry that stopped the walk; `end` without a problem.
     marks: index marks, as far as an index entry can hold them.
     since_bytes: bytes since the last mark.
     largest_ms: the larger of `max_timestamp_ms` and the `largest_ms` passed in.
-    magic_changes: position and magic of each entry whose magic is not that of the entry before.
-    latency: latencies at `now_ms`, if requested. A set with an invalid timestamp, below -1, has
-        none: all its messages are `untimed`. `None` also for batches: the times are in their
-        records (`check_records`).
+    magic_changes: position and magic of each entry whose magic differs from that of the one before.
+    latency: latencies at `now_ms`, if requested. A set with an invalid timestamp (below -1) has
+        none: all its messages count as `untimed`. Also `None` if there are batches, whose times
+        are in their records (`check_records`).
     """
 
     __slots__ = (
@@ -142,13 +142,13 @@ class Walk:
 
 Entry = tuple[int, int, int, int, int, int, int]
 """A complete, good entry: its end, offset, magic, attributes and time, its number of records, and
-the offset delta of the last one."""
+the offset delta of the last record."""
 
 
 def _read_entry(
     view: memoryview, position: int, end: int, check_crc: bool, keyed: bool
 ) -> Entry | Problem:
-    """The entry at `position`, or what is wrong with it."""
+    """Return the entry at `position`, or its fault."""
     if end - position < ENTRY_OVERHEAD + V0_OVERHEAD:
         is_whole = end - position >= ENTRY_OVERHEAD
         is_bad = is_whole and int32_at(view, position + SIZE_AT) < V0_OVERHEAD
@@ -179,8 +179,8 @@ def _read_message(
     attributes: int,
     keyed: bool,
 ) -> Entry | Problem:
-    """The plain message or wrapper that fills `view[position:stop]`, or what is wrong with it. Its
-    CRC was verified."""
+    """Return the plain message or wrapper that fills `view[position:stop]`, or its fault. The CRC
+    has been verified."""
     key_at = position + TIMESTAMP_AT
     time_ms = NO_TIMESTAMP
     if magic:
@@ -204,7 +204,7 @@ def _read_message(
 def _read_batch(
     view: memoryview, position: int, stop: int, offset: int, check_crc: bool
 ) -> Entry | Problem:
-    """The batch that fills `view[position:stop]`, or what is wrong with it."""
+    """Return the batch that fills `view[position:stop]`, or its fault."""
     problem = batch_problem(view, position, stop, check_crc)
     if problem:
         return Problem(problem)
@@ -216,9 +216,9 @@ def _read_batch(
 
 
 def batch_problem(view: memoryview, position: int, stop: int, check_crc: bool) -> int:
-    """The `Problem` of the batch that fills `view[position:stop]`, 0 for none.
+    """Return the `Problem` of the batch that fills `view[position:stop]`, 0 for none.
 
-    A compaction leaves fewer records than offsets, so only more are a fault.
+    A compaction leaves fewer records than offsets, so only more records are a fault.
     """
     if not 0 <= position < stop <= len(view) or stop - position < BATCH_OVERHEAD:
         return Problem.SIZE
@@ -252,15 +252,15 @@ def walk(
     segment_position: int = 0,
     keyed: bool = False,
 ) -> Walk:
-    """Walk the entries of `buffer[start:end]`, shallow: wrappers and batches are not opened.
+    """Walk the entries of `buffer[start:end]` without decompressing wrappers and batches.
 
     The walk stops at `end` or at the first bad entry; no content makes it raise. `now_ms` >= 0
     requests latencies at that time. `interval_bytes` >= 0 requests index marks: an entry gets one
-    when more than that many bytes have passed since the last, `since_bytes` of them before `start`.
-    Marks count from a segment's base offset `segment_offset`; `segment_position` is the position of
-    `start` in its log file. `magic` is that
-    of the entry before `start`, if any. Where messages are to be `keyed`, one without a key is not
-    good; wrappers need none, and batches are for `check_records`.
+    when more than that many bytes have passed since the last mark, `since_bytes` of them before
+    `start`. Marks are relative to a segment's base offset `segment_offset`; `segment_position` is
+    the position of `start` in its log file. `magic` is that of the entry before `start`, if any.
+    With `keyed`, a message without a key is bad; wrappers need none, and `check_records` checks
+    batches.
     """
     view = part(buffer, start, end)
     is_assigning = offsets == Offsets.ASSIGN
@@ -308,7 +308,7 @@ def walk(
 def read_entries(
     view: memoryview, position: int, end: int, check_crc: bool, *, keyed: bool = False
 ) -> tuple[list[Entry], Problem]:
-    """The entries up to the first bad one, and what is wrong with that."""
+    """Return the entries up to the first bad one, and the fault of that one."""
     entries: list[Entry] = []
     while position < end:
         entry = _read_entry(view, position, end, check_crc, keyed)
@@ -320,8 +320,8 @@ def read_entries(
 
 
 def _keeping_rule(entries: list[Entry], rule: Offsets, last_offset: int) -> int:
-    """How many entries come before the first one whose offset breaks the rule. `last_offset` is the
-    offset before the first entry."""
+    """Return the number of entries before the first one whose offset breaks the rule. `last_offset`
+    is the offset before the first entry."""
     for number, (_, offset, magic, attributes, _, _, delta) in enumerate(entries):
         if offset > LARGEST_INT64 - delta or (rule != Offsets.ANY and offset <= last_offset):
             return number
@@ -339,8 +339,8 @@ def _assign(
     deltas: Sequence[int],
     offset: int,
 ) -> list[int]:
-    """Write offsets from `offset` on into entries, and return them. Batches lose their leader
-    epoch."""
+    """Write offsets from `offset` on into the entries, and return them. The leader epoch of batches
+    is reset to none."""
     assigned = []
     for position, magic, delta in zip(positions, magics, deltas, strict=True):
         INT64.pack_into(view, position, offset)
@@ -354,7 +354,8 @@ def _assign(
 def _magic_changes(
     magics: Sequence[int], positions: Sequence[int], magic_before: int
 ) -> list[tuple[int, int]]:
-    """Position and magic of the entries whose magic is not that of the one before."""
+    """Return position and magic of the entries whose magic differs from that of the entry
+    before."""
     before = (magic_before, *magics)
     return [
         (position, magic)
@@ -401,16 +402,16 @@ def _mark(
     interval_bytes: int,
     largest_ms: int,
 ) -> tuple[Marks, int]:
-    """Marks of entries, as far as an index entry can hold them, and the position of the last one.
-    `marked_at` is the position of the mark before; `shift` added to a position is its position in
-    the log file."""
+    """Return the marks of entries, as far as an index entry can hold them, and the position of the
+    last one. `marked_at` is the position of the mark before; `shift` is added to a position to get
+    that in the log file."""
     marks = Marks()
     known = number = 0
     while (number := bisect_right(positions, marked_at + interval_bytes, number)) < len(positions):
         largest_ms = max(largest_ms, *times[known : number + 1])
         position, relative = positions[number], last_offsets[number] - segment_offset
         known = number = number + 1
-        # The next offset is in the index too.
+        # The index also stores the next offset.
         if position + shift > LARGEST_INT32 or not 0 <= relative < LARGEST_INT32:
             continue
         marks.offsets.append(relative)
@@ -423,12 +424,13 @@ def _mark(
 
 
 def latency_of(times: Sequence[int], untimed: int, now_ms: int) -> LatencyCounts:
-    """Latencies of messages with these times; none if a time is invalid, that is below -1."""
+    """Return the latencies of messages with these times; none if a time is invalid, that is below
+    -1."""
     rising = sorted(times)
     if not rising or rising[0] < NO_TIMESTAMP:
         return LatencyCounts(untimed=untimed + len(rising))
     past = bisect_right(rising, now_ms)
-    # For each bound, how many took longer.
+    # For each bound, the number of larger latencies.
     longer = [bisect_left(rising, now_ms - bound_ms, 0, past) for bound_ms in LATENCY_BUCKETS_MS]
     counts = list(map(sub, [len(rising), *longer], [*longer, 0]))
     sum_ms = past * now_ms - sum(rising[:past])
@@ -437,11 +439,11 @@ def latency_of(times: Sequence[int], untimed: int, now_ms: int) -> LatencyCounts
 
 
 def scan_offset(buffer: Buffer, start: int, end: int, target_offset: int) -> tuple[int, int]:
-    """Find the first entry whose offset, for a batch its last one, is >= `target_offset`.
+    """Find the first entry whose offset (for a batch, its last one) is >= `target_offset`.
 
-    Returns `(position, stopped)`: the entry's position, or `NOT_FOUND`, `BAD_SIZE`, `BAD_OFFSET`,
-    and the position of the first entry that was not passed. An entry counts as soon as its first
-    `SCANNED_BYTES` are in the buffer, a message as soon as its first 17 bytes are. No CRC is
+    Returns `(position, stopped)`: the entry's position, or `NOT_FOUND`, `BAD_SIZE`, `BAD_OFFSET`;
+    and the position of the first entry that was not passed. A batch is considered once its bytes up
+    to the last offset delta are in the buffer, a message once its first 17 bytes are. No CRC is
     verified.
     """
     view = part(buffer, start, end)
@@ -470,10 +472,10 @@ def scan_offset(buffer: Buffer, start: int, end: int, target_offset: int) -> tup
 
 
 def scan_timestamp(buffer: Buffer, start: int, end: int, target_ms: int) -> tuple[int, int]:
-    """Find the first complete v1 entry, or batch, whose own timestamp is >= `target_ms`.
+    """Find the first complete v1 entry, or batch, whose timestamp is >= `target_ms`.
 
-    That of a wrapper or batch is the largest of its messages', so one that is returned has to be
-    opened. Entries of v0 have no time and never match. Returns as `scan_offset` does.
+    The timestamp of a wrapper or batch is the largest of its messages', so the caller has to
+    decompress it. Entries of v0 have no time and never match. Returns the same as `scan_offset`.
     """
     view = part(buffer, start, end)
     position = start

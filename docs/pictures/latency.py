@@ -1,4 +1,4 @@
-"""Draws docs/latency.svg anew: the report of two hours in which the network is slow for a while.
+"""Draws docs/pictures/latency.svg again: two hours in which the network is slow for a while.
 
 A broker with a clock of its own gets messages as late as a network would bring them, and the job
 behind `horolog pipeline latency` measures them.
