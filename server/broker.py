@@ -16,12 +16,15 @@ from ..config.address import host_names
 from ..config.broker import BrokerSettings
 from ..protocol.api.kafka import frames as kafka
 from ..protocol.api.native import frames as native
+from ..protocol.errors import InvalidConfig
 from ..protocol.records.codecs import codec as codecs
 from ..protocol.records.kernel import FORM
 from ..storage.directory.directory_opening import open_directory
+from ..storage.directory.known_files import UNFINISHED_SETTING_ASIDE
+from ..storage.directory.log_directory import LogDirectory
+from ..storage.events import Observer
 from ..storage.files import Files, SystemFiles
 from ..storage.log.log import Log
-from .directory_role import make_room, open_replica_files
 from .dispatch import Dispatcher
 from .events import Events
 from .handlers import HANDLERS, HANDLERS_OF_MANY
@@ -381,3 +384,33 @@ def _import_late(names: Iterable[str]) -> None:
     """Import, in a thread, what would keep a broker from starting in a moment."""
     for name in names:
         import_module(name)
+
+
+async def make_room(
+    settings: BrokerSettings, files: Files, clock: Clock, observe: Observer
+) -> None:
+    """Set aside data of another cluster where that was asked for, or begun."""
+    if settings.cluster_discard or files.exists(settings.data_dir / UNFINISHED_SETTING_ASIDE):
+        from .replication.membership import make_room as set_aside
+
+        await set_aside(settings, files, clock, observe)
+
+
+def open_replica_files(
+    directory: LogDirectory, settings: BrokerSettings, files: Files
+) -> MemberFiles | None:
+    """What the directory of a cluster member knows of itself and of leaders; `None` for a single
+    broker.
+
+    Raises `InvalidConfig`, `StorageError`, `OSError`.
+    """
+    if settings.broker_id:
+        from .replication.membership import open_as_one
+
+        return open_as_one(settings, directory, files)
+    if given := settings.of_several:
+        raise InvalidConfig(
+            f"{', '.join(given)}: only for a cluster member, and broker.id, its number in the "
+            "cluster, must be 1 to 999; it is 0, which is a broker that is alone"
+        )
+    return None

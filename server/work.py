@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from ..clock import SystemClock
 from ..protocol.api.pieces import Pieces
+from ..storage.read.search import Search
 
 T = TypeVar("T")
 
@@ -186,3 +187,12 @@ class Turns:
         now = self._clock()
         self.used_seconds += now - self._since
         self._since = now
+
+
+async def searched(work: Work, turns: Turns, search: Search[T]) -> T:
+    """What a search finds. Large sets are opened in a thread. Raises what its steps raise."""
+    while not search.step():
+        if search.opens:
+            await work.in_conversion_thread(search.open)
+        await turns.give_way()
+    return search.result

@@ -6,19 +6,158 @@ beside Apache Kafka need Java and Maven; where there are none they are left out,
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Final
 
+from ...protocol.api.kafka import frames as kafka
+from ...protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from ...protocol.records.kernel import FORM
-from ..apache_kafka import Unavailable
-from ..figure import Figure
-from .beside_kafka import beside_kafka
+from ...testing.requests import create_topic
+from ..apache_kafka import MEASURED_JVM, ApacheKafka, Unavailable, apache_kafka
+from ..brokers import ONE_TURN_BYTES, batch
+from ..figure import Figure, median_ratio, rates, times_in_turns
+from ..kafka_sides import KAFKA, KAFKA_SETTINGS, WRITTEN, Side, bounded
+from ..raw_client import RawClient, RefusedRequest
 from .copying import copying
-from .producing import idle, least, producing
+from .producing import idle, least, members, producing
+
+_IN_FLIGHT: Final = 8
+_ROUNDS: Final = 5
+_SECONDS: Final = 0.7
+_WARM_SETS: Final = 20_000
+_ONES: Final = 100
+_REPLICAS: Final = 2
+_LED_SECONDS: Final = 30
+_LOOK_SECONDS: Final = 0.05
 
 RESULTS: Final = Path("build") / "bench-cluster.json"
+
+
+@dataclass(slots=True)
+class _Filling:
+    """Sends one batch again and again into a topic of its own."""
+
+    side: Side
+    topic: str
+    request: bytes
+    count: int
+    sent: int = 0
+
+    def send(self, times: int = 16) -> int:
+        self.side.client.pipeline(self.request, 1, times, _IN_FLIGHT)
+        self.sent += times * self.count
+        return times * self.count
+
+    def send_one(self) -> None:
+        self.side.client.exchange(self.request)
+        self.sent += self.count
+
+
+def beside_kafka(
+    *, rounds: int = _ROUNDS, seconds: float = _SECONDS, turn_bytes: int = ONE_TURN_BYTES
+) -> Iterator[Figure]:
+    """Messages a second, and the median of one message a request, in turns with Kafka, which has
+    two replicas of everything too. Raises `Unavailable` without Java and Maven."""
+    with ExitStack() as ends:
+        folder = Path(ends.enter_context(TemporaryDirectory(prefix="horolog-bench-")))
+        theirs = ends.enter_context(
+            apache_kafka(
+                folder / "kafka", brokers=_REPLICAS, jvm=MEASURED_JVM, settings=KAFKA_SETTINGS
+            )
+        )
+        ours = ends.enter_context(
+            members(
+                *("--kafka-listen", "127.0.0.1:0", "--set", "acks.all.durability=written"),
+                *("--set", "file.delete.delay.ms=0"),
+            )
+        )
+        ours.follower()
+        ours.wait_in_sync(2)
+        address = ours.leader.server.kafka
+        assert address is not None
+        client = RawClient(address, kafka)
+        ends.callback(client.close)
+        own = Side(WRITTEN, address, ours.leader.server.process.pid, client)
+        for name, value_bytes, set_bytes in (
+            ("100B_64KiB", 100, 64 << 10),
+            ("1KiB_900KiB", 1024, 900 << 10),
+        ):
+            data, count = batch(value_bytes, set_bytes)
+            sides = [_theirs(theirs, ends, name), (own, own.topic(name, **bounded()))]
+            fillings = [_Filling(one, at, one.produce(at, data), count) for one, at in sides]
+            for filling in fillings:
+                filling.send(max(turn_bytes, _WARM_SETS * 16 if turn_bytes else 0) // len(data) + 1)
+            found: dict[str, list[float]] = {KAFKA: [], WRITTEN: []}
+            for _ in range(rounds):
+                for filling in fillings:
+                    found[filling.side.name] += rates(filling.send, rounds=1, seconds=seconds)
+            for filling in fillings:
+                filling.side.check_end(filling.topic, filling.sent)
+            beside, ratio = f"kafka_acks_all_{name}", median_ratio(found[WRITTEN], found[KAFKA])
+            yield Figure(f"acks_all_{name}", median(found[WRITTEN]), "msg/s", beside, ratio)
+            yield Figure(beside, median(found[KAFKA]), "msg/s")
+        yield from _one_at_a_time(theirs, own, ends, rounds)
+
+
+def _one_at_a_time(
+    theirs: ApacheKafka, own: Side, ends: ExitStack, rounds: int
+) -> Iterator[Figure]:
+    data, count = batch(100, 1)
+    sides = [_theirs(theirs, ends, "one"), (own, own.topic("one"))]
+    fillings = [_Filling(one, at, one.produce(at, data), count) for one, at in sides]
+    works = [filling.send_one for filling in fillings]
+    times_in_turns(works, rounds=1, each=10 * _ONES)
+    kafka_s, own_s = times_in_turns(works, rounds=rounds, each=_ONES)
+    for filling in fillings:
+        filling.side.check_end(filling.topic, filling.sent)
+    yield Figure("acks_all_one", own_s, "s", "kafka_acks_all_one", own_s / kafka_s)
+    yield Figure("kafka_acks_all_one", kafka_s, "s")
+
+
+def _theirs(theirs: ApacheKafka, ends: ExitStack, what: str) -> tuple[Side, str]:
+    """Kafka's broker that leads a new topic with two replicas, and the topic."""
+    first = theirs.brokers[0]
+    assert first.process is not None
+    maker = RawClient(first.address, kafka)
+    ends.callback(maker.close)
+    name = f"{what}-{KAFKA}"
+    request = create_topic(name, 1, **bounded())
+    request.topics[0].replication_factor = _REPLICAS
+    response = maker.call(request)
+    if response.topics[0].error_code:
+        raise RefusedRequest(f"{name} was not made: error {response.topics[0].error_code}")
+    leader = _leader_of(maker, name)
+    (broker,) = (one for one in theirs.brokers if one.node_id == leader)
+    assert broker.process is not None
+    client = RawClient(broker.address, kafka)
+    ends.callback(client.close)
+    side = Side(KAFKA, broker.address, broker.process.pid, client)
+    side.wait_for(name)
+    return side, name
+
+
+def _leader_of(client: RawClient, topic: str) -> int:
+    """Id of the broker that leads the only partition of a topic, once there is one that has all
+    replicas in sync."""
+    ended = time.monotonic() + _LED_SECONDS
+    while True:
+        response = client.call(MetadataRequest(topics=[MetadataTopic(name=topic)]))
+        for one in response.topics:
+            for partition in one.partitions:
+                if partition.leader_id >= 0 and len(partition.isr_nodes) == _REPLICAS:
+                    return int(partition.leader_id)
+        if time.monotonic() > ended:
+            raise RefusedRequest(
+                f"Kafka's topic {topic} has no leader with {_REPLICAS} replicas in sync"
+            )
+        time.sleep(_LOOK_SECONDS)
+
 
 MEASUREMENTS: Final[dict[str, Callable[[], Iterator[Figure]]]] = {
     "copy": copying,

@@ -1,9 +1,11 @@
-"""What every handler is given."""
+"""What every handler is given, and the operations that a client may do on a resource."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ...clock import Clock
 from ...config.broker import BrokerSettings
+from ...protocol.api.operations import bits
+from ...protocol.api.security.acl_terms import Operation, ResourceType
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.log.flush import GroupCommit
 from ...values import value_class
@@ -18,6 +20,7 @@ from ..metrics.lags import Lags
 from ..outcomes import Outcomes
 from ..parking import ParkingLot
 from ..replication.service import Replication
+from ..requests import Call
 from ..scrubbing import Scrubber
 from ..security.service import SecurityService
 from ..time_maps import TimeMaps
@@ -58,3 +61,18 @@ class Services:
     """Called with a partition that rolled: retention checks it soon."""
     replication: Replication
     """The broker's place in its cluster."""
+
+
+def allowed_bits(
+    services: Services,
+    call: Call,
+    kind: ResourceType,
+    name: str,
+    operations: Iterable[Operation],
+) -> int:
+    """Those of `operations` that the client of a request may do; all of them where rights are not
+    looked at."""
+    if not services.security.authorization:
+        return bits(operations)
+    rights = services.security.authorizer.rights(call.principal, call.client_host)
+    return bits(each for each in operations if rights.may(each, kind, name))

@@ -20,8 +20,7 @@ from ...storage.log.log import Log
 from ...storage.read import reader
 from ...storage.read.search import FoundMessage
 from ..requests import Call, PendingAnswer
-from ..searching import searched
-from ..work import Turns
+from ..work import Turns, searched
 from .base import Services
 from .registration import handles
 from .repeats import refusing_repeats

@@ -47,8 +47,7 @@ from ...storage.directory.position_rules import check_name
 from ..groups.group import Group
 from ..groups.states import State
 from ..requests import Call, PendingAnswer
-from .allowed import allowed_bits
-from .base import Services
+from .base import Services, allowed_bits
 from .registration import handles
 
 

@@ -30,8 +30,7 @@ from ...protocol.api.topics.list_partition_reassignments import (
 )
 from ...protocol.errors import MismatchedEndpointType
 from ..requests import Call
-from .allowed import allowed_bits
-from .base import Services
+from .base import Services, allowed_bits
 from .registration import handles
 
 

@@ -13,11 +13,12 @@ answer.
 """
 
 import asyncio
+import select
 from collections import deque
 from collections.abc import Callable, Iterable
 from math import inf
 from time import thread_time
-from typing import cast
+from typing import Protocol, cast
 
 from ...config.address import join_address
 from ...protocol.api.framing import ForeignProtocol, Frame, FrameReader, ProtocolError
@@ -33,7 +34,6 @@ from .held_memory import FREE_BYTES
 from .host import Host
 from .outgoing import Outgoing
 from .ready_connections import REQUEST_BYTES, ReadyConnections
-from .reset import was_reset
 from .sending import MOST_LARGE, Answer
 
 VIEWED_BYTES = 32 * 1024
@@ -58,6 +58,24 @@ its requests are being worked on."""
 
 NO_TLS_HERE = bytes.fromhex("15 0303 0002 02 46")
 """TLS alert (fatal, protocol_version). TLS clients show it, and stop waiting."""
+
+
+class Descriptor(Protocol):
+    """A socket with a file descriptor."""
+
+    def fileno(self) -> int: ...
+
+
+def was_reset(connected: Descriptor) -> bool:
+    """Whether the peer has closed both directions or reset the connection. A peer that only stopped
+    sending, and waits for answers, has not. False where the system cannot tell."""
+    make = getattr(select, "poll", None)
+    if make is None or connected.fileno() < 0:
+        return False
+    poll = make()
+    poll.register(connected.fileno(), 0)
+    gone = select.POLLERR | select.POLLHUP
+    return any(flags & gone for _, flags in poll.poll(0))
 
 
 class Connection(asyncio.BufferedProtocol):

@@ -25,7 +25,7 @@ from ...storage.read.slices import Slice
 from ...times import TimeError, parse_time
 from ...values import value_class
 from ..handlers.base import Services
-from ..searching import searched
+from ..work import searched
 from .access import PageRefusal, Query, asked_log
 
 BY_TIME, BY_APPEND = "timestamp", "append"

@@ -8,12 +8,13 @@ from concurrent.futures import Executor
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from ...clock import Clock, SystemClock
 from ...config.broker import BrokerSettings
 from ...protocol.api.framing import ProtocolError
 from ...protocol.api.native import frames as native
-from ...protocol.errors import CodedError, IllegalSaslState
+from ...protocol.errors import CodedError, IllegalSaslState, InvalidConfig
 from ...protocol.limits import LENGTH_BYTES
 from ...storage.events import Observer
 from ...storage.metadata.access_state import AccessState
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from .token_keys import KeySource
     from .tokens import Tokens
     from .users import Users
+
+_URL = "sasl.oauthbearer.jwks.endpoint.url"
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 _TEXT: Final = "this port takes encrypted connections only: connect with TLS (tls://)"
 _BODY: Final = f"{_TEXT[: -len('(tls://)')]}(https://)\n"
@@ -110,8 +114,6 @@ class SecurityService:
         self._clock = clock or SystemClock()
         self._token_keys: KeySource | None = None
         if _TOKENS in settings.sasl_enabled_mechanisms.split(","):
-            from .token_settings import key_source
-
             self._token_keys = key_source(settings, observe)
 
     def open(self, access: AccessState) -> None:
@@ -276,3 +278,35 @@ class SecurityService:
                 hint="every client that reaches it reads and writes everything (allow.plaintext)",
             )
         self._timer = loop.call_later(WARNING_SECONDS, self._warn, loop)
+
+
+def key_source(settings: BrokerSettings, observe: Observer) -> "KeySource":
+    """Return the source of the token keys. Raises `InvalidConfig` for invalid settings, a missing
+    file or missing packages."""
+    url = settings.sasl_oauthbearer_jwks_endpoint_url
+    if not url:
+        raise InvalidConfig(
+            f"sasl.enabled.mechanisms names OAUTHBEARER, which needs {_URL}: where the keys are "
+            "that sign tokens, https://... or file:///PATH"
+        )
+    parts = urlsplit(url)
+    if parts.scheme == "http" and not (
+        settings.allow_plaintext or (parts.hostname or "") in _LOOPBACK
+    ):
+        raise InvalidConfig(
+            f"{_URL} = {url!r} is refused: a host on the way could give keys of its own; use "
+            "https://, or set allow.plaintext=true"
+        )
+    if not settings.sasl_oauthbearer_sub_claim_name:
+        raise InvalidConfig("sasl.oauthbearer.sub.claim.name must not be empty")
+    try:
+        import cryptography  # noqa: F401 - PyJWT does without, and then knows no signatures
+
+        from .token_keys import KeySource
+    except ImportError as error:
+        raise InvalidConfig(
+            "sasl.enabled.mechanisms names OAUTHBEARER, which needs the package "
+            f"{error.name or 'jwt'}: install horolog[oauth] (PyJWT and cryptography), or leave "
+            "OAUTHBEARER out"
+        ) from None
+    return KeySource(url, settings.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000, observe)

@@ -18,8 +18,7 @@ from ...protocol.errors import StorageError, UnknownTopicOrPartition
 from ...values import value_class
 from ..files import RETRIABLE_ERRORS, Files, replace_file
 from ..log.log import Log
-from ..metadata.metadata_log import MetadataLog
-from ..metadata.metadata_opening import leading_metadata, open_metadata
+from ..metadata.metadata_log import MetadataLog, leading_metadata, open_metadata
 from ..producers.producer_ids import ProducerIds
 from ..seams import Seams
 from ..stepped_change import SteppedChange, Steps

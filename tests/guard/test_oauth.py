@@ -536,7 +536,7 @@ class TestSettings:
             "asyncio.run(main())\n"
             "found = {each.split('.')[0] for each in sys.modules}\n"
             "assert not found & {'jwt', 'cryptography'}, found\n"
-            "assert 'horolog.server.security.token_settings' not in sys.modules\n"
+            "assert 'horolog.server.security.service' not in sys.modules\n"
         )
         subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 

@@ -17,7 +17,6 @@ MEANT = {
     "server/replication/etcd/administering.py",
     "server/replication/etcd/client.py",
     "server/replication/etcd/election.py",
-    "server/replication/etcd/joining.py",
     "server/replication/member_files.py",
     "server/replication/membership.py",
     "server/single_node.py",
