@@ -23,6 +23,7 @@ from ..protocol.errors import (
     RequestTimedOut,
     StorageError,
 )
+from ..protocol.window_topics import base_of
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.position_records import StoredPosition
 from ..storage.directory.position_rules import check_entry, check_name
@@ -536,7 +537,8 @@ class MetadataStore:
 
     def _with_ids(self, positions: Sequence[StoredPosition]) -> list[tuple[str, StoredPosition]]:
         topics = self.metadata.state.topics
-        return [(topics[each.topic].topic_id, each) for each in positions if each.topic in topics]
+        based = ((base_of(topics, each.topic), each) for each in positions)
+        return [(topics[base].topic_id, each) for base, each in based if base in topics]
 
     async def _made(self, record: MetadataRecord) -> None:
         """Append what is of positions, and wait for it; errors are those of a coordinator."""
@@ -566,9 +568,9 @@ class MetadataStore:
         self._check_commits()
         topics, positions = self.metadata.state.topics, self.metadata.positions
         gone = [
-            (topics[topic].topic_id, topic, partition)
+            (topics[base].topic_id, topic, partition)
             for topic, partition in partitions
-            if topic in topics
+            if (base := base_of(topics, topic)) in topics
             # A commit that is on its way may make one that is not there yet.
             and (group in self._committing or positions.get(group, topic, partition) is not None)
         ]
