@@ -17,7 +17,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Import, before the first test, what some test needs, so that its import time counts for no
     test."""
     if any("horolog_broker" in getattr(item, "fixturenames", ()) for item in items):
-        pass
+        from . import broker  # noqa: F401
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def horolog_settings() -> Mapping[str, object]:
 def horolog_broker(
     horolog_settings: Mapping[str, object], tmp_path_factory: pytest.TempPathFactory
 ) -> "Iterator[BrokerThread]":
-    """Run a broker on a free port, with an empty data directory and a clock that the test can move.
+    """A broker on a free port, with an empty data directory and a clock that the test can move.
 
     Clients connect to `.address`. `.clock` has `step(seconds)`, `jump(seconds)`, `freeze()`,
     `unfreeze()` and `now_ms()`.

@@ -194,7 +194,7 @@ def _runs_of(
         if begin < end:
             runs.append((begin, end))
         if end <= offset:
-            break  # No append time is known of what is behind.
+            break  # Append times of the messages behind are unknown.
         offset = end
         yield None
     return runs

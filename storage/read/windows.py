@@ -176,7 +176,7 @@ def runs_in(log: Log, segment: Segment, window: ReadWindow) -> list[tuple[int, i
     """The first and the end offsets of all stretches of a segment that may hold messages of a
     window, in order."""
     runs = [(begin, end) for _, _, begin, end in _runs(log, segment, window)]
-    mapped_offset = segment.time_map.next_offset  # None is left if the file cannot be read.
+    mapped_offset = segment.time_map.next_offset  # Nothing is left if the file cannot be read.
     return [*runs, (mapped_offset, segment.next_offset)]
 
 

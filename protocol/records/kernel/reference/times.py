@@ -51,7 +51,7 @@ class MapBlock(NamedTuple):
     """First offset of the block."""
     next_offset: int
     untimed: int
-    """Messages without a time."""
+    """Number of messages without a timestamp."""
     spans: list[TimeSpan]
     map_position: int
     """Position of the block in the map."""
