@@ -39,7 +39,7 @@ class Client:
         microseconds. `security` holds the client's credentials and the servers that the client
         trusts.
 
-        `read_from="any"` reads, searches and counts messages at any one of several brokers, up to
+        `read_from="any"` reads, searches and counts messages at any member of the cluster, up to
         the last message that this broker has. The client changes to another broker when the
         connection is lost or the broker falls behind.
         """

@@ -2,7 +2,7 @@
 
 The file exists from the first epoch on. An epoch is written and synced before its first message.
 When the log is truncated, the log is synced before the truncated epochs are removed from the file.
-So the file may name an epoch that has no messages yet, or none any more, but it never misses one.
+So the file may name an epoch that has no messages yet, or no longer, but it never lacks one.
 When the log is opened, such lines are skipped, and so are those of dropped segments.
 
 A file that cannot be read is not an empty history: requests for the epochs are refused until the

@@ -254,7 +254,7 @@ class WindowSearch:
         return rows_between(times, from_ms=first_ms, last_ms=last_ms)
 
     def _messages(self) -> Iterator[tuple["array[int]", "array[int]"]]:
-        """Offsets and times of those from the begin to the end."""
+        """Return offsets and times of the messages from the start to the end of the read range."""
         for position, data in self._stored.pieces(self._start, self._stop):
             if self._left_out is not None:
                 data = memoryview(_without(data, self._left_out))
