@@ -82,8 +82,8 @@ class MetadataLog:
         """Makes the changes of topics at a single broker, for `finish`."""
         self._leads = False
         self._match_from = 0
-        """Topics are left unchanged below this offset: the records up to it were committed, and the
-        leader sends them again."""
+        """Topics are left unchanged until the state includes all records below this offset: these
+        were committed, and the leader sends them again."""
         self.began_later: Callable[[], None] = _nothing
         """Called when the log start is where `begin_at` wanted it, if a new state had to be written
         first."""
