@@ -32,6 +32,7 @@ SOURCES: Final = (
     "packed.pxi",
     "spans.pxi",
     "times.pxi",
+    "keeping.pxi",
     "kernel.h",
 )
 VARIABLE: Final = "HOROLOG_KERNEL"

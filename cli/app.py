@@ -189,7 +189,7 @@ ENTRIES: Final = (
         "explain",
         ".explain",
         "explain",
-        "Say why messages are still there, and how an offset was found.",
+        "Say why messages are still there, how an offset was found, and how a name is read.",
     ),
     CommandEntry(
         "profile",

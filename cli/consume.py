@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from ..client.consume.consumer import Consumer
 from ..client.results import AfterEnd, ConsumerRecord, Found
 from ..clock import SystemClock
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
+from ..protocol.window_topics import parse_window_name
 from ..values import value_class
 from .broker_requests import PARTITIONS_AGE_MS, Connected, partitions_of
 from .errors import CommandFailed, WrongUsage, is_terminal, note
@@ -32,7 +34,7 @@ from .options import (
     parse_bounds,
 )
 from .output import Advance, emit, progress
-from .replay import RecordReading, Replay, WindowedBy, window_of
+from .replay import RecordReading, Replay, ReplayWindow, WindowedBy, window_of
 
 Start = Annotated[
     str | None,
@@ -137,10 +139,13 @@ def consume(
     check_read_from(server, read_from)
     bounds = parse_bounds(start, until, SystemClock().now_ms(), any_unit)
     window = None if offsets_between else window_of(bounds, by)
+    only_named = bounds == (None, None) and not offsets_between and by is WindowedBy.CREATE
     reading = RecordReading(
         *(server, read_from, topic, partition, as_json, follow, append_time, read_committed)
     )
-    if window is None:
+    if parse_window_name(topic) is not None:
+        run = _read_named(reading, window, bounds, stats, only_named=only_named, by=by)
+    elif window is None:
         _check_no_window(by, stats)
         run = _RangeReading(reading).run(*bounds)
     else:
@@ -150,6 +155,40 @@ def consume(
     except KeyboardInterrupt:
         if not follow:
             raise
+
+
+async def _read_named(
+    reading: RecordReading,
+    window: ReplayWindow | None,
+    bounds: tuple[Position | None, Position | None],
+    stats: bool,
+    *,
+    only_named: bool,
+    by: WindowedBy,
+) -> None:
+    """Read a topic whose name reads as a window: that window, unless there is such a topic."""
+    async with Admin(reading.server, read_from=reading.read_from) as admin:
+        named = await admin.find_window(reading.topic)
+    if named is None and window is None:
+        _check_no_window(by, stats)
+        await _RangeReading(reading).run(*bounds)
+        return
+    if named is not None:
+        if not only_named:
+            raise WrongUsage(
+                f"{reading.topic} names a window of {named.base} already: leave out --from, "
+                f"--until, --by and --offsets-between, or read {named.base}"
+            )
+        if reading.server.kafka:
+            note(
+                f"{reading.topic} is a window of {named.base}: this client finds its messages "
+                "itself"
+            )
+        by = WindowedBy.APPEND if named.by_append else WindowedBy.CREATE
+        window = ReplayWindow(named.from_ms, named.until_ms, by)
+        reading = replace(reading, topic=named.base)
+    assert window is not None
+    await Replay(reading, window, stats).run()
 
 
 def _check_no_window(by: WindowedBy, stats: bool) -> None:

@@ -1,5 +1,5 @@
-"""`horolog explain`: why messages are still there, what a compacted topic keeps, and how the offset
-of a time is found."""
+"""`horolog explain`: why messages are still there, what a compacted topic keeps, how the offset of
+a time is found, and how a topic's name is read."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,8 @@ from ..protocol.api.log.describe_log import (
     DescribeLogPartitionResult,
 )
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
-from ..times import TimeError, later, parse_time
+from ..protocol.window_topics import WindowName, parse_window_name, window_name
+from ..times import TimeError, format_time, later, parse_time
 from .broker_requests import ask, partitions_of
 from .errors import WrongUsage
 from .options import DEFAULT_SERVER, AnyUnit, Json, Partition, Server, TopicName, group, refused
@@ -38,7 +39,9 @@ from .output import (
     table,
 )
 
-explain = group("Say why messages are still there, and how an offset was found.")
+explain = group(
+    "Say why messages are still there, how an offset was found, and how a name is read."
+)
 
 _OFF = -1
 """Value of a retention setting that is off."""
@@ -291,6 +294,53 @@ def _offset_as_text(
 
 
 explain.command()(offset)
+
+
+def topic(topic: TopicName, as_json: Json = False) -> None:
+    """Say how a topic's name is read: as an ordinary name, or as a window of another topic.
+
+    No broker is asked. A topic that exists under such a name keeps its meaning there.
+    """
+    window = parse_window_name(topic)
+    if as_json:
+        emit([_name_as_json(topic, window)])
+    else:
+        emit(_name_as_text(topic, window))
+
+
+def _name_as_json(name: str, window: WindowName | None) -> str:
+    if window is None:
+        return json_line(topic=name, window=False)
+    return json_line(
+        topic=name,
+        window=True,
+        base=window.base,
+        from_ms=window.from_ms,
+        until_ms=window.until_ms,
+        by="append" if window.by_append else "create",
+        empty=window.is_empty,
+    )
+
+
+def _name_as_text(name: str, window: WindowName | None) -> list[str]:
+    if window is None:
+        return [f"{name} is an ordinary name."]
+    times = "append time" if window.by_append else "time"
+    span = f"from {format_time(window.from_ms)} on, open to what is still to come"
+    if window.until_ms is not None:
+        span = f"from {format_time(window.from_ms)} up to, without, {format_time(window.until_ms)}"
+    lines = [f"{name} is a window of {window.base}: the messages whose {times} is {span}."]
+    if window.is_empty:
+        lines.append("No time is in it, so there is no such topic.")
+    elif (written := window_name(window)) != name:
+        lines.append(
+            f"{written} is the same window under another name, with positions of its own in a "
+            "group."
+        )
+    return lines
+
+
+explain.command()(topic)
 
 
 @explain.command()

@@ -11,6 +11,7 @@ from ..storage.directory.topics import TopicEntry
 from ..storage.log.log import Log
 from ..storage.log.trimmed import READ_AT_ONCE_BYTES, unread
 from .parking import ParkingLot, Partition
+from .window_topics import check_not_window, check_on_demand, is_reserved
 from .work import Work
 
 
@@ -38,11 +39,17 @@ class Logs:
         self.create_now: Callable[[str, int], None]
 
     def topic(self, name: str) -> TopicEntry:
-        """What is known of a topic. Raises `UnknownTopicOrPartition`."""
+        """What is known of a topic. Raises `UnknownTopicOrPartition`; `InvalidTopic` for a window
+        of one, as the others here."""
         entry = self._directory.topics().get(name)
         if entry is None:
+            check_not_window(self._directory.topics(), name)
             raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
         return entry
+
+    def is_window(self, name: str) -> bool:
+        """Whether a name is that of a window, and not of a topic."""
+        return is_reserved(self._directory.topics(), name)
 
     def check_partition(self, topic: str, partition: int) -> None:
         """Raise `UnknownTopicOrPartition` unless the partition exists. Opens nothing."""
@@ -56,6 +63,7 @@ class Logs:
         """The log of a partition. Raises `UnknownTopicOrPartition` or what opening it raises."""
         log = self._opened((topic, partition))
         if log is None:
+            check_not_window(self._directory.topics(), topic)
             log = self._directory.log(topic, partition)
         if log.on_advance is None:
             log.on_advance = self._moved
@@ -90,6 +98,7 @@ class Logs:
         self.settle(topic)
         if topic in self._directory.topics():
             return
+        check_on_demand(self._directory.topics(), topic)
         if not self._settings.auto_create_topics_enable:
             raise UnknownTopicOrPartition(
                 f"topic {topic!r} does not exist, and auto.create.topics.enable is off"

@@ -23,12 +23,13 @@ from ..protocol.errors import (
     RequestTimedOut,
     StorageError,
 )
+from ..protocol.window_topics import base_of
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.position_records import StoredPosition
 from ..storage.directory.position_rules import check_entry, check_name
 from ..storage.directory.topics import TopicEntry
 from ..storage.events import Observer
-from ..storage.log.flush import GroupCommit
+from ..storage.log.flush import FlushWork, GroupCommit
 from ..storage.log.log import Log
 from ..storage.metadata.access_records import AccessRecord
 from ..storage.metadata.metadata_log import MetadataLog
@@ -116,6 +117,33 @@ class Waiting:
             self.done.set_exception(type(error)(error.message))
 
 
+class _MetadataSync:
+    """The metadata log in a group commit.
+
+    `not_begun` is called when a sync could not begin, because no file handle was free. A sync that
+    fails in another way fails the log.
+    """
+
+    def __init__(self, log: Log, not_begun: Callable[[], None]) -> None:
+        self._log = log
+        self._not_begun = not_begun
+
+    def begin_flush(self, *, closed_only: bool = False) -> FlushWork | None:
+        log = self._log
+        work = log.flusher.begin_flush(closed_only=closed_only)
+        if work is None and log.failure is None and log.flusher.synced_offset < log.log_end_offset:
+            self._not_begun()
+        return work
+
+    def messages_synced(self, work: FlushWork) -> None:
+        self._log.flusher.messages_synced(work)
+
+    def end_flush(self, work: FlushWork, error: OSError | None = None) -> None:
+        self._log.flusher.end_flush(work, error)
+        if error is not None and self._log.failure is None:
+            self._not_begun()
+
+
 class MetadataStore:
     """Makes the changes of topics, positions, users, rules and quotas that requests ask for. A
     change that was answered is on stable storage, here and at all in-sync replicas."""
@@ -135,6 +163,7 @@ class MetadataStore:
         self._work = work
         self._commits = commits
         self._observe = observe
+        self._sync = _MetadataSync(directory.metadata.log, self._sync_not_begun)
         self.leadership = leadership
         self._security = security
         self._access = self.metadata.state.access
@@ -145,6 +174,7 @@ class MetadataStore:
         self._asked: deque[tuple[str, TopicChange]] = deque()
         """Topics with their changes that are not done, in the order of the requests."""
         self._trying_again: asyncio.Task[None] | None = None
+        self._syncing_again: asyncio.Task[None] | None = None
         self._waiting: deque[Waiting] = deque()
         self._pending: tuple[int, int] = (0, 0)
         """The number and the bytes of new positions in commits that are not applied yet."""
@@ -288,7 +318,7 @@ class MetadataStore:
         """After all records that may be applied are: request a sync, so that more may be, and write
         the state if that is due, so that the log stays short."""
         if self.metadata.unsynced:
-            self._commits.request(self.metadata.log.flusher)
+            self._commits.request(self._sync)
         if self._writing is None and self.metadata.state_due:
             write = self.metadata.writing_state()
             self._writing = self._work.start(self._write_state(write))
@@ -323,13 +353,32 @@ class MetadataStore:
         if self._waiting and self._waiting[0].offset <= self.metadata.applied:
             self._waiting.popleft().fail(error)
 
+    def _sync_not_begun(self) -> None:
+        """At a single broker: fail the waits whose records are not synced, and sync them later."""
+        if not self.leadership.alone:
+            return
+        log = self.metadata.log
+        error = StorageError(
+            f"{log.path}: the change is recorded, but was not synced, because no file handle is "
+            "free; it is made when one is (raise the limit of open files: ulimit -n)"
+        )
+        while self._waiting and self._waiting[-1].offset >= log.flusher.synced_offset:
+            self._waiting.pop().fail(error)
+        if self._syncing_again is None:
+            self._syncing_again = self._work.start(self._sync_again())
+
+    async def _sync_again(self) -> None:
+        await asyncio.sleep(RETRY_SECONDS)
+        self._syncing_again = None
+        self._commits.request(self._sync)
+
     def _append(self, record: MetadataRecord) -> Waiting:
         """Append a record; returns the wait for it."""
         self.leadership.begin_append()
         waiting = Waiting(self.metadata.append(record))
         self._waiting.append(waiting)
         self.leadership.appended(waiting.offset, partial(self._settled, waiting))
-        self._commits.request(self.metadata.log.flusher)
+        self._commits.request(self._sync)
         return waiting
 
     def _settled(self, waiting: Waiting, error: CodedError | None) -> None:
@@ -420,7 +469,7 @@ class MetadataStore:
         if self.metadata.applied < self._changes_to:
             waiting = Waiting(self._changes_to - 1, settled=True)
             self._waiting.append(waiting)
-            self._commits.request(self.metadata.log.flusher)
+            self._commits.request(self._sync)
             try:
                 await self._within(TOPIC_SECONDS, waiting)
             except CodedError:
@@ -496,7 +545,8 @@ class MetadataStore:
 
     def _with_ids(self, positions: Sequence[StoredPosition]) -> list[tuple[str, StoredPosition]]:
         topics = self.metadata.state.topics
-        return [(topics[each.topic].topic_id, each) for each in positions if each.topic in topics]
+        based = ((base_of(topics, each.topic), each) for each in positions)
+        return [(topics[base].topic_id, each) for base, each in based if base in topics]
 
     async def _made(self, record: MetadataRecord) -> None:
         """Append a record about positions, and wait until it is applied. Errors become those of a
@@ -527,9 +577,9 @@ class MetadataStore:
         self._check_commits()
         topics, positions = self.metadata.state.topics, self.metadata.positions
         gone = [
-            (topics[topic].topic_id, topic, partition)
+            (topics[base].topic_id, topic, partition)
             for topic, partition in partitions
-            if topic in topics
+            if (base := base_of(topics, topic)) in topics
             # A commit that is not applied yet may add a position.
             and (group in self._committing or positions.get(group, topic, partition) is not None)
         ]

@@ -12,6 +12,7 @@ from ..storage.directory.topics import TopicEntry
 from ..storage.stepped_change import Steps
 from .metadata_store import MetadataStore, TopicChange
 from .security.audit import DONE, Audit
+from .window_topics import is_reserved
 
 
 class CreationContext(Protocol):
@@ -52,7 +53,9 @@ class Creations:
         if self.allowed is not None and not self.allowed():
             return ()
         there = self._directory.topics()
-        missing = dict.fromkeys(topic for topic in topics if topic not in there)
+        missing = dict.fromkeys(
+            topic for topic in topics if topic not in there and not is_reserved(there, topic)
+        )
         return missing if self._settings.auto_create_topics_enable else ()
 
     def first_partitions(self) -> range:

@@ -177,6 +177,11 @@ class Turns:
             now = self._since = self._clock()
             self._until = now + min(max(now - began, TURN_SECONDS), MAX_TURN_SECONDS)
 
+    def begin(self) -> None:
+        """Go on behind a wait that was no work; `end` stood in front of it."""
+        self._since = self._clock()
+        self._until = self._since + TURN_SECONDS
+
     def end(self) -> None:
         """The computation is done."""
         now = self._clock()

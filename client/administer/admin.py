@@ -77,12 +77,14 @@ from ...protocol.api.topics.describe_configs import (
 )
 from ...protocol.api.topics.metadata import MetadataTopicResult
 from ...protocol.errors import NO_ERROR, LeaderNotAvailable, UnknownTopicOrPartition
+from ...protocol.window_topics import WindowName
 from ..arguments import check_int, check_place, check_settings, check_topic, epoch_ms
 from ..client import Client
 from ..cluster.kafka_cluster import KafkaCluster, partition_counts, topic_metadata
 from ..cluster.retry import Backoff
 from ..cluster.targets import NodeById, PartitionLeader, Some, Target
 from ..consume.time_bounds import CREATE, WindowBy
+from ..consume.window_names import find_window
 from ..errors import ConnectionFailed
 from ..responses import check, partition_result, topic_result
 from ..results import (
@@ -197,6 +199,11 @@ class Admin(Client):
         """Return the number of partitions of a topic. Raises UnknownTopicOrPartition. The right to
         read the topic is enough; `describe_topic` also needs the right to read its settings."""
         return (await partition_counts(self._cluster, [name]))[name]
+
+    async def find_window(self, name: str) -> WindowName | None:
+        """The window that a topic's name means (`clicks..20161114T14Z..1h`); None where it is a
+        topic's own name. Raises UnknownTopicOrPartition for a window that no time is in."""
+        return await find_window(self._cluster, name)
 
     async def describe_topic(self, name: str) -> TopicDescription:
         """Return a topic with its settings. Raises UnknownTopicOrPartition."""

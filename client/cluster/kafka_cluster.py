@@ -35,6 +35,7 @@ from ...protocol.errors import (
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
+from ...protocol.window_topics import parse_window_name
 from ..errors import ClientClosed, ConnectionFailed
 from ..responses import check, topic_result
 from ..security.security import Security
@@ -448,4 +449,18 @@ async def topic_metadata(cluster: ClusterConnections, names: Sequence[str]) -> M
 async def partition_counts(cluster: ClusterConnections, names: Sequence[str]) -> dict[str, int]:
     """Return the current number of partitions of these topics. Raises UnknownTopicOrPartition."""
     found = await topic_metadata(cluster, names)
-    return {name: len(topic_result(found.topics, name).partitions) for name in names}
+    return {name: len(_named(found.topics, name).partitions) for name in names}
+
+
+def _named(topics: Sequence[MetadataTopicResult], name: str) -> MetadataTopicResult:
+    try:
+        return topic_result(topics, name)
+    except UnknownTopicOrPartition as error:
+        window = parse_window_name(name)
+        if window is None:
+            raise
+        raise UnknownTopicOrPartition(
+            f"{error.message}. {name} reads as a window of {window.base}, which only Horolog serves"
+            f" as a topic; elsewhere Consumer.window({window.base!r}, {window.from_ms}, "
+            f"{window.until_ms}) reads it, and `horolog consume` with this name"
+        ) from error

@@ -16,6 +16,7 @@ from ...protocol.api.log.offset_for_leader_epoch import (
     OffsetForLeaderEpochTopicResult,
 )
 from ...protocol.errors import FencedLeaderEpoch, UnknownLeaderEpoch
+from ...protocol.window_topics import base_of
 from ...storage.log.log import Log
 from ..requests import Call, PendingAnswer
 from .base import Services
@@ -85,7 +86,7 @@ def _look_up(
     result: OffsetForLeaderEpochPartitionResult,
 ) -> None:
     check_epoch(services, wanted.current_leader_epoch)
-    log = services.logs.find(topic, wanted.partition)
+    log = services.logs.find(base_of(services.directory.topics(), topic), wanted.partition)
     end_offset = log.log_end_offset
     history = log.epochs.history
     current = current_epoch(services)

@@ -59,6 +59,8 @@ from .fetch_windows import (
     partitions_of,
 )
 from .registration import handles_many
+from .window_answers import fetch as window_fetch
+from .window_answers import names_windows
 
 FIRST_VERSION_WITH_V1 = 2
 """Older fetches speak message format v0 only."""
@@ -88,6 +90,10 @@ def handle_many(
     if request.session_epoch not in WHOLE_EPOCHS:
         # A client that gets this error asks for all of its partitions in every fetch.
         return FetchResponse(error_code=UnknownFetchSession.code, topics=[])
+
+    if names_windows(services, request.topics):
+        newest = newest_format(version)
+        return window_fetch(services, request, version, handle_many, newest_magic=newest)
 
     if _asks_for_one(request):
         return _answer_one(services, request, version)

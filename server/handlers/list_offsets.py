@@ -43,6 +43,8 @@ from .base import Services
 from .epochs import check_epoch, current_epoch, epoch_of
 from .registration import handles_many
 from .repeats import repeats
+from .window_answers import list_offsets as list_window_offsets
+from .window_answers import names_windows
 
 CONSUMER = -1
 """The `replica_id` of consumers, which see nothing above the high watermark."""
@@ -62,6 +64,8 @@ def handle_many(
 ) -> ListOffsetsResponse | PendingAnswer:
     """Most searches are a few index look-ups and are answered at once. Whatever takes longer
     than one turn of the loop goes on as a task that lets the others through between its steps."""
+    if names_windows(services, request.topics):
+        return list_window_offsets(services, request, version, handle_many)
     listing = _Listing(services, request, version)
     steps = listing.steps()
     turns: Turns | None = None

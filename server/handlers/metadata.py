@@ -28,8 +28,10 @@ from ...protocol.api.topics.metadata import (
     MetadataResponse,
     MetadataTopicResult,
 )
+from ...protocol.window_topics import base_of
 from ...storage.directory.topics import TopicEntry
 from ..requests import Call, PendingAnswer, in_turns
+from ..window_topics import is_reserved
 from .base import Services
 from .registration import handles
 
@@ -71,7 +73,7 @@ def _answer(
             yield
     else:
         for entry in list(services.directory.topics().values()):
-            topics.append((yield from _describe(node_id, entry)))
+            topics.append((yield from _describe(node_id, entry, entry.name)))
             yield
     return MetadataResponse(
         brokers=[MetadataBroker(node_id=node_id, host=host, port=port)],
@@ -95,16 +97,17 @@ def _named(
     try:
         if failure is not None:
             raise failure
-        if create and name not in services.directory.topics():
+        topics = services.directory.topics()
+        if create and name not in topics and not is_reserved(topics, name):
             services.logs.create(name)
-        entry = services.logs.topic(name)
+        entry = services.logs.topic(base_of(topics, name))
     except Exception as error:
         code, message = services.outcomes.of(error, api="metadata")
         return MetadataTopicResult(name=name, error_code=code, error_message=message)
-    return (yield from _describe(services.settings.broker_id, entry))
+    return (yield from _describe(services.settings.broker_id, entry, name))
 
 
-def _describe(node_id: int, entry: TopicEntry) -> Pieces[MetadataTopicResult]:
+def _describe(node_id: int, entry: TopicEntry, name: str) -> Pieces[MetadataTopicResult]:
     partitions: list[MetadataPartition] = []
     while len(partitions) < entry.partitions:
         begin = len(partitions)
@@ -119,4 +122,4 @@ def _describe(node_id: int, entry: TopicEntry) -> Pieces[MetadataTopicResult]:
         ]
         if len(partitions) < entry.partitions:
             yield
-    return MetadataTopicResult(name=entry.name, topic_id=entry.topic_id, partitions=partitions)
+    return MetadataTopicResult(name=name, topic_id=entry.topic_id, partitions=partitions)

@@ -56,6 +56,7 @@ from ...protocol.errors import (
     OffsetMetadataTooLarge,
 )
 from ...protocol.limits import MAX_LISTED
+from ...protocol.window_topics import base_of, find_window
 from ...storage.directory.position_records import BROKERS, KEPT, NO_EPOCH, StoredPosition
 from ...storage.directory.position_rules import check_name
 from ...times import INT64_MAX
@@ -66,6 +67,7 @@ from ..work import Turns
 from .base import Services
 from .registration import handles
 from .repeats import answering_once
+from .window_reads import window_lag
 
 FIRST_VERSION_WITH_ALL = 2
 """Of offset-fetch: null instead of topics asks for every position."""
@@ -118,7 +120,8 @@ def _committing(
                 result.error_code, result.error_message = outcome
         else:
             for position in positions:
-                services.lags.committed(request.group_id, position)
+                if find_window(services.directory.topics(), position.topic) is None:
+                    services.lags.committed(request.group_id, position)
                 yield
         return response
 
@@ -135,7 +138,8 @@ def _retention_ms(request: OffsetCommitRequest, call: Call) -> int:
 def _position(
     services: Services, topic: str, partition: OffsetCommitPartition, retention_ms: int
 ) -> StoredPosition:
-    services.logs.check_partition(topic, partition.partition)
+    base = base_of(services.directory.topics(), topic)
+    services.logs.check_partition(base, partition.partition)
     metadata = partition.committed_metadata or ""
     limit = services.settings.offset_metadata_max_bytes
     size = len(metadata.encode())
@@ -270,9 +274,15 @@ async def _add_lags(
             if result.committed_offset < 0:
                 continue
             try:
-                lag = await services.lags.of(
-                    topic.name, result.partition, result.committed_offset, name
-                )
+                window = find_window(services.directory.topics(), topic.name)
+                if window is None:
+                    lag = await services.lags.of(
+                        topic.name, result.partition, result.committed_offset, name
+                    )
+                else:
+                    lag = await window_lag(
+                        services, window, result.partition, result.committed_offset
+                    )
             except Exception as error:
                 outcome = services.outcomes.of(error, api="offset-fetch")
                 result.error_code, result.error_message = outcome
@@ -338,7 +348,8 @@ async def _delete(services: Services, request: OffsetDeleteRequest) -> OffsetDel
             result = OffsetDeletePartitionResult(partition=partition)
             results.append(result)
             try:
-                services.logs.check_partition(topic_name, partition)
+                base = base_of(services.directory.topics(), topic_name)
+                services.logs.check_partition(base, partition)
                 if subscribed is None or topic_name in subscribed:
                     raise GroupSubscribedToTopic(
                         f"a member of group {name!r} subscribes to topic {topic_name!r}"

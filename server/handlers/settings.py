@@ -51,6 +51,7 @@ from ...protocol.api.topics.incremental_alter_configs import (
     IncrementalConfig,
 )
 from ...protocol.errors import InvalidConfig, InvalidRequest
+from ...protocol.window_topics import base_of
 from ...storage.directory.topics import TopicEntry
 from ...storage.stepped_change import Steps
 from ..requests import Call, PendingAnswer, in_turns
@@ -121,7 +122,7 @@ def _describer(resource_type: int) -> Callable[[Services, str, Call], list[Descr
 
 
 def _describe_topic(services: Services, name: str, call: Call) -> list[DescribedConfig]:
-    overrides = services.logs.topic(name).overrides
+    overrides = services.logs.topic(base_of(services.directory.topics(), name)).overrides
     return [
         _described(setting, each, found)
         for setting, found in places(services.settings.topic_defaults, overrides).items()

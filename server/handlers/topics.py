@@ -50,6 +50,7 @@ from ...protocol.errors import (
 from ...storage.directory.topics import TopicEntry
 from ...storage.stepped_change import Steps
 from ..requests import Call, PendingAnswer
+from ..window_topics import check_creation, check_not_window
 from .base import Services
 from .changing import answer_later
 from .min_insync import warn_of_topic
@@ -87,6 +88,7 @@ def _creating(
     services: Services, topic: CreatableTopic, times: int, validate_only: bool
 ) -> Steps[TopicEntry]:
     _check_named_once(topic.name, times)
+    check_creation(services.directory.topics(), topic.name)
     partitions = topic.num_partitions
     if topic.assignments:
         if partitions != DEFAULT or topic.replication_factor != DEFAULT:
@@ -176,6 +178,7 @@ def _raising(
     services: Services, topic: CreatePartitionsTopic, times: int, validate_only: bool
 ) -> Steps[TopicEntry]:
     _check_named_once(topic.name, times)
+    check_not_window(services.directory.topics(), topic.name)
     if topic.assignments is not None:
         present = services.logs.topic(topic.name).partitions
         new = topic.count - present
@@ -199,8 +202,13 @@ def delete(services: Services, request: DeleteTopicsRequest, call: Call) -> Pend
         services,
         "delete-topics",
         (
-            (name, DeletableTopicResult(name=name), services.metadata.topics.delete(name))
+            (name, DeletableTopicResult(name=name), _deleting(services, name))
             for name in dict.fromkeys(request.topic_names)
         ),
         lambda results: DeleteTopicsResponse(responses=results),
     )
+
+
+def _deleting(services: Services, name: str) -> Steps[TopicEntry]:
+    check_not_window(services.directory.topics(), name)
+    return (yield from services.metadata.topics.delete(name))

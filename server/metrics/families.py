@@ -6,7 +6,8 @@ the end offset and the lag of committed positions have a line per partition.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, chain
+from typing import Final
 
 from ...protocol.lag import Lag
 from ...protocol.records.latency import LATENCY_BUCKETS_MS
@@ -16,6 +17,8 @@ from .exposition import Family, Labels, Sample, text_lines
 from .figures import FSYNC_BUCKETS_SECONDS, Figures, TopicFigures
 from .replica_families import ReplicaFigures, replica_families
 
+FETCHED_BYTES: Final = "horolog_fetched_bytes"
+
 TOPIC_COUNTERS: tuple[tuple[str, str, Callable[[TopicFigures], int]], ...] = (
     (
         "horolog_appended_messages",
@@ -23,7 +26,12 @@ TOPIC_COUNTERS: tuple[tuple[str, str, Callable[[TopicFigures], int]], ...] = (
         lambda topic: topic.messages,
     ),
     ("horolog_appended_bytes", "Bytes of them, as stored.", lambda topic: topic.bytes_in),
-    ("horolog_fetched_bytes", "Bytes of message sets sent.", lambda topic: topic.bytes_out),
+    (
+        FETCHED_BYTES,
+        'Bytes of message sets sent; with window="yes" to readers of windows by their names '
+        "(clicks..20161114T14Z..1h), under the name of the topic.",
+        lambda topic: topic.bytes_out,
+    ),
     (
         "horolog_clock_skew",
         "Messages whose create time was later than their append time.",
@@ -254,7 +262,10 @@ def _connections(figures: Figures, gauges: Gauges) -> Iterator[Family]:
 def _topics(figures: Figures) -> Iterator[Family]:
     for name, text, value in TOPIC_COUNTERS:
         samples = _by_topic(figures, value)
-        yield Family(f"{name}_total", "counter", text, ("topic",), samples)
+        labels: tuple[str, ...] = ("topic",)
+        if name == FETCHED_BYTES:
+            samples, labels = chain(samples, _of_windows(figures)), (*labels, "window")
+        yield Family(f"{name}_total", "counter", text, labels, samples)
     for name, text, label, values in TOPIC_COUNTERS_BY:
         split = _by_topic_and(label, figures, values)
         yield Family(f"{name}_total", "counter", text, ("topic", label), split)
@@ -264,6 +275,13 @@ def _by_topic(figures: Figures, value: Callable[[TopicFigures], float]) -> Itera
     # A copy, because topics come and go while the text is made.
     for topic, counted in list(figures.topics.items()):
         yield Sample(_of(topic), value(counted))
+
+
+def _of_windows(figures: Figures) -> Iterator[Sample]:
+    """What readers of windows got, under the name of the topic whose messages these are."""
+    for topic, counted in list(figures.topics.items()):
+        if counted.window_bytes_out:
+            yield Sample((*_of(topic), ("window", "yes")), counted.window_bytes_out)
 
 
 def _by_topic_and(

@@ -113,6 +113,8 @@ class TopicFigures:
     messages: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
+    window_bytes_out: int = 0
+    """Bytes of message sets sent to readers of windows of the topic, by their names."""
     clock_behind: int = 0
     """Appends that got the same append time as the one before, because the clock was behind it."""
     rejected: dict[str, int] = field(default_factory=dict)

@@ -117,7 +117,7 @@ class Lags:
         for key in newest:
             if len(self._paces) >= MAX_FOLLOWED:
                 break
-            if key not in self._paces:
+            if key not in self._paces and not self._logs.is_window(key[1]):
                 self._follow(key)
                 self._paces.move_to_end(key, last=False)
 

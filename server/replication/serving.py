@@ -27,6 +27,7 @@ from ...protocol.errors import (
     ReplicaNotAvailable,
     RequestTimedOut,
 )
+from ...protocol.window_topics import base_of
 from ...replication.effects import Outcome
 from ...replication.follower import Follower
 from ...replication.leader import Leader
@@ -107,8 +108,10 @@ class FollowerReads:
         assert follower is not None
         self.check_rules()
         read = []
-        for one in _asked(request):
-            read.append(self._read(follower, *one))
+        topics = self._member.directory.topics()
+        for (topic, number), seen_offset in _asked(request):
+            partition = base_of(topics, topic), number
+            read.append(self._read(follower, partition, seen_offset))
             yield
 
         def end(body: Any) -> Any:

@@ -26,6 +26,7 @@ from ...protocol.errors import (
 from ...storage.names import check_topic_name
 from ..handlers.base import Services
 from ..requests import Call, PendingAnswer
+from ..window_topics import is_reserved
 from .leader_connection import AcceptsFollower
 from .member import ClusterMember
 from .replica_fetcher import ReplicaFetcher
@@ -73,7 +74,11 @@ class ForwardedTopicCreation:
         if not services.settings.auto_create_topics_enable:
             return ()
         there = self._member.directory.topics()
-        return dict.fromkeys(topic.name for topic in request.topics if topic.name not in there)
+        return dict.fromkeys(
+            topic.name
+            for topic in request.topics
+            if topic.name not in there and not is_reserved(there, topic.name)
+        )
 
     async def make(self, topics: Collection[str]) -> Mapping[str, Exception]:
         """Have the leader make topics. Returns when they are here, or why one is not."""

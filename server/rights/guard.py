@@ -49,6 +49,7 @@ from ..outcomes import CloseConnection
 from ..requests import Call, Handler, PendingAnswer, in_turns, then
 from ..security.acl_store import Rights
 from ..security.acls import Resource
+from ..window_topics import guarded_name
 
 T = TypeVar("T")
 
@@ -87,7 +88,7 @@ class CheckedRequest:
             if right.some:
                 if rights.may_any(right.operation, kind):
                     return True
-            elif rights.may(right.operation, kind, _named(kind, name)):
+            elif rights.may(right.operation, kind, self._named(kind, name)):
                 return True
         return False
 
@@ -100,6 +101,7 @@ class CheckedRequest:
                     services.settings.auto_create_topics_enable
                     and getattr(self.request, "allow_auto_topic_creation", True)
                     and not services.creations.exists(name)
+                    and not services.logs.is_window(name)
                 )
             case When.CONSUMER:
                 return bool(self.request.replica_id == _CONSUMER)
@@ -118,7 +120,8 @@ class CheckedRequest:
         """Return the error of an unmet need, and record the refusal. The error does not reveal
         whether the resource exists."""
         right = need.any_of[0]
-        resource = Resource(right.resource_type, _named(right.resource_type, name)[:300])
+        named = self._named(right.resource_type, name)
+        resource = Resource(right.resource_type, named[:300])
         operation = operation_title(right.operation)
         principal, host = self.call.principal, self.call.client_host
         self._authorizer.refused(principal, host, self.api.name, operation, str(resource))
@@ -127,6 +130,14 @@ class CheckedRequest:
             f"{principal} may not {operation} {resource}: no rule allows it, or one denies it "
             "(horolog acl test)"
         )
+
+    def _named(self, kind: ResourceType, name: str) -> str:
+        """The name of the resource; for a window that of the topic whose messages it shows."""
+        if kind is ResourceType.CLUSTER:
+            return CLUSTER_NAME
+        if kind is ResourceType.TOPIC:
+            return guarded_name(self.services.creations.exists, name)
+        return name
 
 
 def _needs(api: Api, how: How) -> list[Need]:
@@ -269,10 +280,6 @@ async def _visible_page(checked: CheckedRequest, handler: Handler, cut: Cut) -> 
         if not (page.is_empty and response.more and page.last):
             return response
         request = replaced(request, after=page.last)
-
-
-def _named(kind: ResourceType, name: str) -> str:
-    return CLUSTER_NAME if kind is ResourceType.CLUSTER else name
 
 
 def guarded(api: Api, handler: Handler) -> Handler:
@@ -428,24 +435,27 @@ def _produce(rights: Rights, exists: Callable[[str], bool]) -> Allows:
     return allows
 
 
-def _fetch(rights: Rights, _: Callable[[str], bool]) -> Allows:
+def _fetch(rights: Rights, exists: Callable[[str], bool]) -> Allows:
     may, known = rights.may, rights.readable
 
     def allows(request: Any) -> bool:
         for topic in request.topics:
             name = topic.name
-            if name not in known and not may(Operation.READ, ResourceType.TOPIC, name):
+            if name in known and exists(name):
+                continue
+            if not may(Operation.READ, ResourceType.TOPIC, guarded_name(exists, name)):
                 return False
         return bool(request.replica_id == _CONSUMER)
 
     return allows
 
 
-def _list_offsets(rights: Rights, _: Callable[[str], bool]) -> Allows:
+def _list_offsets(rights: Rights, exists: Callable[[str], bool]) -> Allows:
     def allows(request: Any) -> bool:
         may = rights.may
         return all(
-            may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name) for topic in request.topics
+            may(Operation.DESCRIBE, ResourceType.TOPIC, guarded_name(exists, topic.name))
+            for topic in request.topics
         )
 
     return allows

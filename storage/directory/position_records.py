@@ -49,6 +49,7 @@ class PositionChange(NamedTuple):
     """The content of one record."""
 
     kind: str
-    """`COMMIT`, `FORGET`, `FORGET_SOME`, or `FORGET_TOPIC`, whose name is the topic's."""
+    """`COMMIT`, `FORGET`, `FORGET_SOME`, or `FORGET_TOPIC`, whose name is the topic's; its entries
+    say of which other topics too."""
     name: str
     entries: Sequence[StoredPosition]

@@ -1,7 +1,8 @@
 """Positions in memory, each packed into bytes, because there may be a million of them.
 
 A position is one `bytes` object: its numbers, then its text in UTF-8. The table of its name maps
-topic and partition to it. Topic and partition are one object for all names.
+topic and partition to it. Topic and partition are one object for all names, except those of window
+topics, of which there is no end.
 """
 
 import heapq
@@ -10,6 +11,7 @@ from operator import itemgetter
 from struct import Struct
 from typing import Final
 
+from ...protocol.window_topics import SEPARATOR
 from .position_records import COMMIT, FORGET, FORGET_SOME, KEPT, PositionChange, StoredPosition
 
 __all__ = ["NAME_BYTES", "POSITION_BYTES", "PositionTable"]
@@ -22,6 +24,9 @@ NAME_BYTES: Final = 400
 
 POSITION_BYTES: Final = 160
 """Memory for a position beside its text."""
+
+WINDOW_BYTES: Final = 128
+"""What a position in a window takes beside that, and beside the topic's name."""
 
 _NUMBERS: Final = Struct(">qqqqqi")
 """Offset, timestamp, commit time, retention, time of the last use, leader epoch."""
@@ -81,6 +86,11 @@ class PositionTable:
         copied._names = {name: held.copy() for name, held in self._names.items()}
         return copied
 
+    def window_topics(self) -> set[str]:
+        """The topics with a position whose names may be those of windows."""
+        names = self._names.values()
+        return {key[0] for held in names for key in held if SEPARATOR in key[0]}
+
     def has_topic(self, topic: str) -> bool:
         """Whether there is a position in `topic`."""
         return any(key[0] == topic for held in self._names.values() for key in held)
@@ -95,6 +105,8 @@ class PositionTable:
             count += before is None
             before_bytes = 0 if before is None else _packed_bytes(before)
             size_bytes += _entry_bytes(entry) - before_bytes
+            if before is None:
+                size_bytes += _key_bytes(key)
         return count, size_bytes
 
     def apply(self, change: PositionChange) -> None:
@@ -108,8 +120,9 @@ class PositionTable:
         elif kind == FORGET_SOME:
             self._drop(name, {entry[:2] for entry in entries})
         else:
+            topics = {name, *(entry.topic for entry in entries)}
             for owner, held in self._names.copy().items():
-                kept = {key: packed for key, packed in held.items() if key[0] != name}
+                kept = {key: packed for key, packed in held.items() if key[0] not in topics}
                 if len(kept) < len(held):
                     self._keep(owner, kept)
             for key in [key for key in self._keys if key[0] == name]:
@@ -120,7 +133,7 @@ class PositionTable:
         held = self._names.setdefault(name, {})
         for entry in entries:
             key = entry[:2]
-            held[self._keys.setdefault(key, key)] = _pack(entry)
+            held[key if SEPARATOR in key[0] else self._keys.setdefault(key, key)] = _pack(entry)
         self._count += count
         self.size_bytes += size_bytes
 
@@ -139,9 +152,9 @@ class PositionTable:
         held = self._names.get(name)
         if held is None:
             return
-        gone = [packed for key, packed in held.items() if key not in kept]
+        gone = {key: packed for key, packed in held.items() if key not in kept}
         self._count -= len(gone)
-        self.size_bytes -= sum(map(_packed_bytes, gone))
+        self.size_bytes -= sum(map(_packed_bytes, gone.values())) + sum(map(_key_bytes, gone))
         if kept:
             self._names[name] = kept
         else:
@@ -161,6 +174,11 @@ def _unpack(key: Key, packed: bytes) -> StoredPosition:
 
 def _name_bytes(name: str) -> int:
     return NAME_BYTES + len(name.encode())
+
+
+def _key_bytes(key: Key) -> int:
+    """What the place of a position takes: nothing of its own, but in a window."""
+    return WINDOW_BYTES + len(key[0]) if SEPARATOR in key[0] else 0
 
 
 def _packed_bytes(packed: bytes) -> int:

@@ -162,6 +162,9 @@ class LogState:
         """What `trimmed` knows of the segment in which the log begins."""
         self.window_runs: OrderedDict[tuple[tuple[int, int], tuple[int, int]], Runs] | None = None
         """Recent answers of time maps, by version of the map and window; see `read.windows`."""
+        self.window_knowledge: OrderedDict[tuple[int, int, bool, bool], Any] | None = None
+        """Recent findings about window topics, until the log is truncated; see
+        `read.window_sets`."""
         self.appended_at: float | None = None
         """Time of the last append, in seconds of the monotonic clock; `None` before that is known.
         """

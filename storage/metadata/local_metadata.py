@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from ...protocol.errors import HorologError, StorageError
+from ...protocol.window_topics import base_of
 from ..directory.position_records import StoredPosition
 from ..directory.topics import TopicEntry
 from ..log.log import Log
@@ -137,7 +138,8 @@ def _positions_in(
         if name in state.topics and state.topics[name].topic_id == entry.topic_id
     }
     for name in state.positions.names():
-        yield name, [each for each in state.positions.of(name) if each.topic in same]
+        held = state.positions.of(name)
+        yield name, [each for each in held if base_of(topics, each.topic) in same]
 
 
 def _opened(folder: MetadataFolder, seams: Seams, noted: int) -> LocalMetadata:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from ...protocol.window_topics import base_of
 from ..directory.position_records import (
     COMMIT,
     FORGET,
@@ -60,10 +61,14 @@ class MetadataState:
             self.access = self.access.after(record)
             return None
         if isinstance(record, TopicCreated):
-            if record.entry.name in self.topics:
+            name = record.entry.name
+            if name in self.topics:
                 return None
-            self.topics[record.entry.name] = record.entry
-            return record.entry.name
+            if base_of(self.topics, name) != name:
+                # What was a window of another topic so far has this name from now on.
+                self.positions.apply(PositionChange(FORGET_TOPIC, name, ()))
+            self.topics[name] = record.entry
+            return name
         entry = self.topics.get(record.name, _NO_TOPIC)
         fits = entry.topic_id == record.topic_id
         return record.name if fits and self._change(entry, record) else None
@@ -103,13 +108,16 @@ class MetadataState:
             case SettingsAltered(name, _, overrides):
                 self.topics[name] = replace(entry, overrides=overrides)
             case TopicDeleted(name):
+                named = self.positions.window_topics()
+                windows = [each for each in named if base_of(self.topics, each) == name]
                 del self.topics[name]
                 self.former_ids.pop(name, None)
-                self.positions.apply(PositionChange(FORGET_TOPIC, name, ()))
+                gone = [no_position(each, 0) for each in sorted(windows)]
+                self.positions.apply(PositionChange(FORGET_TOPIC, name, gone))
         return True
 
     def _has(self, topic_id: str, position: StoredPosition) -> bool:
-        entry = self.topics.get(position.topic, _NO_TOPIC)
+        entry = self.topics.get(base_of(self.topics, position.topic), _NO_TOPIC)
         return entry.topic_id == topic_id and position.partition < entry.partitions
 
 
@@ -133,6 +141,7 @@ def records_of(
         ids[entry.name] = entry.topic_id
         yield TopicCreated(entry)
     for name, held in positions:
-        own = [(ids[each.topic], each) for each in held if each.topic in ids]
+        based = ((base_of(ids, each.topic), each) for each in held)
+        own = [(ids[base], each) for base, each in based if base in ids]
         for start in range(0, len(own), POSITIONS_IN_RECORD):
             yield PositionsCommitted(name, tuple(own[start : start + POSITIONS_IN_RECORD]))

@@ -172,6 +172,38 @@ def _next_run(log: Log, segment: Segment, offset: int, window: ReadWindow) -> tu
     return max(mapped_offset, offset), segment.next_offset
 
 
+def runs_in(log: Log, segment: Segment, window: ReadWindow) -> list[tuple[int, int]]:
+    """The first and the end offsets of all stretches of a segment that may hold messages of a
+    window, in order."""
+    runs = [(begin, end) for _, _, begin, end in _runs(log, segment, window)]
+    mapped_offset = segment.time_map.next_offset  # None is left if the file cannot be read.
+    return [*runs, (mapped_offset, segment.next_offset)]
+
+
+def like_stretch(log: Log, begin: int, end: int, window: ReadWindow) -> tuple[int, bool]:
+    """Up to which offset, from `begin` to `end` in one segment, its time map says the same of all
+    messages: that they are in a window, which comes second, or that there may be others."""
+    segment = log.segment_list.holding(begin)
+    sides = (
+        ReadWindow(0, window.first_ms - 1),
+        ReadWindow(min(window.last_ms, INT64_MAX - 1) + 1, INT64_MAX),
+    )
+    runs = [_runs(log, segment, side) for side in sides if side.first_ms <= side.last_ms]
+    time_map = segment.time_map
+    if time_map.untimed or segment.damaged is not None or begin >= time_map.next_offset:
+        return end, False
+    whole_end, mixed_end = min(end, time_map.next_offset), begin
+    for side_runs in runs:
+        for _, _, first, behind in side_runs:
+            if behind > begin:
+                if first <= begin:
+                    mixed_end = max(mixed_end, behind)
+                else:
+                    whole_end = min(whole_end, first)
+                break
+    return (whole_end, True) if mixed_end == begin else (min(mixed_end, end), False)
+
+
 def _runs(log: Log, segment: Segment, window: ReadWindow) -> Runs:
     time_map = segment.time_map
     answers = log.window_runs
@@ -198,7 +230,7 @@ def mapping(log: Log, segment: Segment) -> TimeMapping:
     """Return the work that completes a segment's time map. `apply_mapping` stores the result."""
     time_map = segment.time_map
     return TimeMapping(
-        _stored(log, segment),
+        stored_times(log, segment),
         time_map.log_bytes,
         segment.readable_bytes,
         time_map.next_offset,
@@ -206,7 +238,8 @@ def mapping(log: Log, segment: Segment) -> TimeMapping:
     )
 
 
-def _stored(log: Log, segment: Segment) -> StoredTimes:
+def stored_times(log: Log, segment: Segment) -> StoredTimes:
+    """Reads times of messages of a segment, in any thread."""
     settings, files = log.settings, log.seams.files
     return StoredTimes(files, segment.log_path, settings.max_decompressed_bytes)
 
@@ -242,7 +275,7 @@ def counting(
     end_offset = min(end_offset, segment.next_offset)
     check_readable(segment, end_offset)
     return SegmentCount(
-        _stored(log, segment),
+        stored_times(log, segment),
         segment,
         segment.time_map.data(),
         (begin_offset, end_offset),

@@ -67,7 +67,7 @@ async def test_who_has_a_full_disk_holds_nobody_up_and_does_not_lead(
 async def test_a_leader_with_a_full_disk_lets_another_one_lead(
     place: Path, etcd: EtcdProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("horolog.server.replication.etcd.deciding.REFUSED_S", 0.2)
+    monkeypatch.setattr("horolog.server.replication.etcd.election.REFUSED_S", 0.2)
     settings = Settings(etcd, 2)
     files = FaultyFiles(SystemFiles())
     async with AsyncExitStack() as stack:

@@ -56,7 +56,7 @@ NAMED_POINTS = {
         "while it is taken away": "clean_shutdown.take_marker",
     },
     "truncation": {"while a log is cut": "segment.Segment.truncate"},
-    "positions": {"while a position is committed": "record_reading.append_record"},
+    "positions": {"while a position is committed": "current_state.append_record"},
 }
 
 

@@ -437,7 +437,7 @@ def agree(leader: LogFolder, follower: LogFolder) -> None:
         if answer.epoch == epoch and end_offset <= answer.end_offset:
             return
         before = end_offset
-        ours.truncate(min(answer.end_offset, epoch_end(follower.log, answer.epoch).end_offset))
+        ours.cut(min(answer.end_offset, epoch_end(follower.log, answer.epoch).end_offset))
         assert follower.log.log_end_offset < before or answer.epoch < epoch
         if follower.log.log_end_offset == before:
             return

@@ -163,4 +163,25 @@ MUTANTS: Final = (
         "share = size * most // total",
         "pipeline/test_planning.py::test_a_rate_limit_advances_every_partition",
     ),
+    Mutant(
+        "window topics: a set made anew ends at the last message that is kept",
+        "protocol/records/selection.py",
+        "last_offset_delta=kept.last_offset,",
+        "last_offset_delta=header.last_offset_delta,",
+        "records/test_keeping.py::test_a_batch_keeps_its_header_but_for_what_changed",
+    ),
+    Mutant(
+        "window topics: a reader finds the end at the offset that it asks for",
+        "server/handlers/window_answers.py",
+        "end = max(latest, part.wanted.fetch_offset)",
+        "end = latest",
+        "window_topics/test_broker.py::test_positions_between_the_log_start_and_the_log_end",
+    ),
+    Mutant(
+        "window topics: only handlers that read find the log of a window",
+        "server/logs.py",
+        "            check_not_window(self._directory.topics(), topic)\n            log = ",
+        '            topic = topic.partition("..")[0]\n            log = ',
+        "window_topics/test_requests.py::test_all_others_are_refused_and_change_nothing",
+    ),
 )

@@ -1,6 +1,7 @@
 """README.md: its session and its Python, against a broker with the settings that it starts with."""
 
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -19,7 +20,7 @@ CLUSTER = "kafka://broker-1:9092,broker-2:9092"
 async def test_what_the_readme_shows_happens(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    following, session, elsewhere = [block for block in BLOCKS if block.startswith("$ ")]
+    following, session, by_kcat, elsewhere = [block for block in BLOCKS if block.startswith("$ ")]
     assert CLUSTER in elsewhere
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
@@ -34,6 +35,10 @@ async def test_what_the_readme_shows_happens(
                 example, {"127.0.0.1:7070": server.native, "127.0.0.1:9092": server.kafka}
             )
             assert capsys.readouterr().out
+        if shutil.which("kcat"):
+            with Shell(tmp_path) as shell:
+                window = shell.run(by_kcat.replace("127.0.0.1:9092", server.kafka))
+            assert window.splitlines()[1:] == by_kcat.splitlines()[1:]
         server.program.ok("produce", "demo-load", stdin="a sample\n")
         (command,) = commands(following)
         with server.program.running(*shlex.split(command)[2:]) as process:

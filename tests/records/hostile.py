@@ -621,6 +621,11 @@ def _counted(call: Callable[..., Any], these: Drawn, *arguments: Any, **options:
     return said, counts.tolist()
 
 
+def _marks(these: Drawn) -> bytes:
+    """Of few rows, which may be as many as there are."""
+    return bytes(these.data[: these.cut % 9])
+
+
 def _sized(said: Any) -> Any:
     """Of a number that has no room either form may say it in its own way."""
     return said[0] if isinstance(said, tuple) and said[0] == "OverflowError" else said
@@ -699,6 +704,18 @@ CALLS: Final[dict[str, Call]] = {
         with_keys=bool(these.cut & 1),
         with_values=bool(these.cut & 2),
         with_headers=bool(these.cut & 4),
+    ),
+    "keep_messages": lambda kernel, these: _onto(
+        kernel.keep_messages, *(these.data, *these.window, _marks(these))
+    ),
+    "keep_records": lambda kernel, these: _onto(
+        kernel.keep_records, *(these.records, _marks(these)), base_timestamp_ms=these.number
+    ),
+    "rows_between": lambda kernel, these: outcome(
+        kernel.rows_between,
+        array("q", these.set_ends),
+        from_ms=these.number,
+        last_ms=these.other,
     ),
     "only_bytes": lambda kernel, these: outcome(kernel.only_bytes, these.column),
     "only_times": lambda kernel, these: outcome(

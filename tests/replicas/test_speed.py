@@ -18,9 +18,8 @@ from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.replication.follower import Follower
 from horolog.replication.settings import ReplicationSettings
 from horolog.server.replication.cluster import Cluster
-from horolog.server.replication.serving import Serving
+from horolog.server.replication.serving import PART_BYTES, Serving
 from horolog.storage.log.leader_epochs import EpochWrite
-from horolog.storage.metadata.state_copy import PART_BYTES
 from horolog.storage.replica.copy_facts import Stored
 from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.testing.program import ServerProcess

@@ -10,7 +10,7 @@ import cython
 
 from ..latency import LatencyCounts
 from ..marks import NO_MARKS, Marks
-from .terms import Problem, Rewritten, Unreadable
+from .terms import KeptRows, Problem, Rewritten, Unreadable
 
 include "bytes.pxi"
 include "latencies.pxi"
@@ -26,6 +26,7 @@ include "rows.pxi"
 include "packed.pxi"
 include "spans.pxi"
 include "times.pxi"
+include "keeping.pxi"
 
 # The compiler's copies of numbers in `layout` and `terms`; a test compares them.
 LAYOUT = {

@@ -88,6 +88,16 @@ class Rewritten(NamedTuple):
     """Offset of the last message, -1 without messages."""
 
 
+class KeptRows(NamedTuple):
+    """What was kept of a run of messages or records."""
+
+    messages: int
+    last_offset: int
+    """Of the last one, as it is written there: of a record its offset delta; -1 without any."""
+    max_timestamp_ms: int
+    """-1 without any."""
+
+
 class FieldKind(StrEnum):
     """How a field of Kafka's protocol is read and written."""
 

@@ -23,6 +23,7 @@ from .fields import (
     grown_buffer,
     split_frames,
 )
+from .keeping import keep_messages, keep_records, rows_between
 from .messages import SetEncoder, plain_end, rewrite, stamp
 from .packed import (
     PackedField,

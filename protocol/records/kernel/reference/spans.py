@@ -203,7 +203,7 @@ def _few(spans: Iterable[TimeSpan], joined_ms: int = 1) -> tuple[list[TimeSpan],
     return found, width_ms
 
 
-def int64s(numbers: "bytes | bytearray | array[int]") -> Sequence[int]:
+def int64s(numbers: "Buffer | array[int]") -> Sequence[int]:
     """Return the numbers in a buffer, in the byte order of this machine."""
     view = memoryview(numbers)
     return view.cast("B").cast("q") if view.nbytes else ()

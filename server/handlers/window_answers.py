@@ -1,0 +1,509 @@
+"""Fetch and list-offsets for window topics: the messages of a window, at the log's own offsets.
+
+*earliest* is the log start, always. *latest* is behind the last message of the window, or the log
+start. The high watermark of an answer is the larger one of *latest* and the offset that was asked
+for: there a reader finds the end. Only where the time is over before the end of the log was reached
+is it the log's own, and the next fetch at that offset goes on where this one ended.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ...protocol.api.log.fetch import (
+    READ_COMMITTED,
+    FetchPartition,
+    FetchPartitionResult,
+    FetchRequest,
+    FetchResponse,
+    FetchTopicResult,
+)
+from ...protocol.api.log.list_offsets import (
+    EARLIEST,
+    LARGEST,
+    LATEST,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResult,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResult,
+)
+from ...protocol.api.schema import replaced
+from ...protocol.errors import HorologError, InvalidRequest, UnknownTopicOrPartition
+from ...protocol.window_topics import SEPARATOR, WindowName, find_window
+from ...storage.files import Buffer
+from ...storage.log.log import Log
+from ...storage.read.search import FoundMessage
+from ...storage.read.window_sets import LogWindow
+from ...storage.read.windows import ReadWindow
+from ..conversions import Limits
+from ..network.file_sending import MAX_FILE_RANGES
+from ..parking import Partition, Wait
+from ..requests import HandlerOfMany, PendingAnswer
+from ..window_topics import log_window
+from .base import Services
+from .epochs import check_epoch, current_epoch, epoch_of
+from .fetch_windows import partitions_of
+from .repeats import repeats
+from .window_reads import WindowRead, first_message, largest_message, latest_offset, prepare
+
+CHOSEN_BYTES: Final = 4 << 20
+"""Of messages that were chosen, and are in memory until they are sent, one answer has at most so
+much, or one set."""
+
+_FIRST_VERSION_WITH_MAX_BYTES: Final = 3
+
+
+def names_windows(services: Services, topics: Sequence[Any]) -> bool:
+    """Whether a request names window topics."""
+    for topic in topics:
+        if SEPARATOR in topic.name and find_window(services.directory.topics(), topic.name):
+            return True
+    return False
+
+
+def _split(services: Services, request: Any) -> tuple[list[tuple[Any, WindowName]], Any]:
+    """The window topics of a request, and a request for the other topics."""
+    windows, others = [], []
+    for topic in request.topics:
+        window = find_window(services.directory.topics(), topic.name)
+        if window is None:
+            others.append(topic)
+        else:
+            windows.append((topic, window))
+    return windows, replaced(request, topics=others)
+
+
+async def _outcome(services: Services, handle_many: HandlerOfMany, version: int, body: Any) -> Any:
+    """The answer to a request for topics that are stored."""
+    (outcome,) = handle_many(services, version, (body,))
+    while isinstance(outcome, PendingAnswer):
+        await outcome.ready
+        outcome = outcome.make()
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+# list-offsets
+
+
+def list_offsets(
+    services: Services, request: ListOffsetsRequest, version: int, others: HandlerOfMany
+) -> PendingAnswer:
+    """The answer to a request that names windows; `others` answers for the other topics."""
+    task = services.work.start(_listed(services, request, version, others))
+    return PendingAnswer(task, task.result)
+
+
+async def _listed(
+    services: Services, request: ListOffsetsRequest, version: int, others: HandlerOfMany
+) -> ListOffsetsResponse:
+    windows, rest = _split(services, request)
+    response = ListOffsetsResponse(topics=[])
+    if rest.topics:
+        response = await _outcome(services, others, version, rest)
+    repeated = repeats(request.topics)
+    turns = services.work.turns()
+    for topic, window in windows:
+        results: list[ListOffsetsPartitionResult] = []
+        response.topics.append(ListOffsetsTopicResult(name=topic.name, partitions=results))
+        answered: set[int] = set()
+        for wanted in topic.partitions:
+            await turns.give_way()
+            if wanted.partition in answered:
+                continue
+            answered.add(wanted.partition)
+            result = ListOffsetsPartitionResult(partition=wanted.partition)
+            results.append(result)
+            try:
+                if wanted.partition in repeated.get(topic.name, ()):
+                    raise InvalidRequest(
+                        f"the request names partition {wanted.partition} of {topic.name!r} more "
+                        "than once"
+                    )
+                check_epoch(services, wanted.current_leader_epoch)
+                listing = _WindowListing(services, request, version, window)
+                await listing.answer(wanted, result)
+            except Exception as error:
+                outcome = services.outcomes.of(error, api="list-offsets")
+                result.error_code, result.error_message = outcome
+    return response
+
+
+class _WindowListing:
+    """Answers where in a window something is."""
+
+    def __init__(
+        self, services: Services, request: ListOffsetsRequest, version: int, window: WindowName
+    ) -> None:
+        self._services = services
+        self._committed = request.isolation_level == READ_COMMITTED
+        self._version = version
+        self._base = window.base
+        self._window = log_window(window)
+
+    async def answer(
+        self, wanted: ListOffsetsPartition, result: ListOffsetsPartitionResult
+    ) -> None:
+        services, target = self._services, wanted.timestamp
+        log = services.logs.find(self._base, wanted.partition)
+        found: FoundMessage | None
+        if target == EARLIEST:
+            found = FoundMessage(log.log_start_offset, -1)
+        elif target == LATEST:
+            await prepare(services, log, log.log_start_offset)
+            latest = await latest_offset(services, log, self._window, committed=self._committed)
+            found = FoundMessage(latest, -1)
+        else:
+            await prepare(services, log, log.log_start_offset)
+            found = await self._search(log, target)
+        if self._version == 0:
+            offsets = [] if found is None else [found.offset]
+            if offsets and offsets[0] > log.log_start_offset:
+                offsets.append(log.log_start_offset)
+            result.old_style_offsets = offsets[: max(wanted.max_num_offsets, 0)]
+        elif found is not None:
+            result.offset, result.timestamp = found.offset, found.timestamp_ms
+            epoch = current_epoch(services) if target == LATEST else None
+            result.leader_epoch = epoch_of(services, log, found.offset) if epoch is None else epoch
+
+    async def _search(self, log: Log, target: int) -> FoundMessage | None:
+        if target < LARGEST:
+            raise InvalidRequest(
+                f"target {target} means nothing in a window; it must be a time in ms from 0 on, "
+                f"{LATEST} for the end, {EARLIEST} for the start or {LARGEST} for the largest time"
+            )
+        window = self._window
+        end = log.last_stable_offset if self._committed else log.high_watermark
+        if target == LARGEST:
+            return await largest_message(
+                self._services, log, window, end=end, committed=self._committed
+            )
+        first_ms, last_ms = window.window
+        later = LogWindow(ReadWindow(max(first_ms, target), last_ms), window.by_append)
+        return await first_message(self._services, log, later, end=end, committed=self._committed)
+
+
+# fetch
+
+
+def fetch(
+    services: Services,
+    request: FetchRequest,
+    version: int,
+    others: HandlerOfMany,
+    *,
+    newest_magic: int,
+) -> PendingAnswer:
+    """The answer to a fetch that names windows; `others` answers for the other topics, and the
+    client knows no later format of messages than `newest_magic`."""
+    fetching = _WindowFetch(services, request, version, others, newest_magic)
+    task = services.work.start(fetching.answer())
+
+    def make() -> FetchResponse | PendingAnswer:
+        if task.done():
+            return task.result()
+        fetching.hurry()
+        return PendingAnswer(task, task.result, turns=fetching.turns)
+
+    return PendingAnswer(_HurriedTask(task), make, may_hurry=True, turns=fetching.turns)
+
+
+class _HurriedTask(Wait):
+    """Over when a task is, or earlier, when the client waits for nothing but its answers."""
+
+    __slots__ = ("_task",)
+
+    def __init__(self, task: "asyncio.Task[FetchResponse]") -> None:
+        super().__init__()
+        self._task = task
+        task.add_done_callback(lambda _: self.set_result(None))
+
+    def cancel(self) -> None:
+        self._task.cancel()
+        super().cancel()
+
+
+class _WindowPart:
+    """One partition of a window that a fetch asks for."""
+
+    def __init__(self, topic: str, window: WindowName, wanted: FetchPartition, number: int) -> None:
+        self.topic = topic
+        self.key: Partition = (window.base, wanted.partition)
+        self.window = log_window(window)
+        self.wanted = wanted
+        self.number = number
+        """Which one of the fetch it is."""
+        self.read: WindowRead | None = None
+        self.error: Exception | None = None
+
+
+class _WindowFetch:
+    """A fetch that names windows: searched in turns until there is enough, the end of each log is
+    reached, or the time is over; then it waits for what is appended."""
+
+    def __init__(
+        self,
+        services: Services,
+        request: FetchRequest,
+        version: int,
+        others: HandlerOfMany,
+        newest_magic: int,
+    ) -> None:
+        self._services = services
+        self._request = request
+        self._version = version
+        self._others = others
+        self._newest_magic = newest_magic
+        self._committed = request.isolation_level == READ_COMMITTED
+        windows, rest = _split(services, request)
+        self._rest: FetchRequest = replaced(rest, max_wait_ms=0)
+        self._parts = [
+            _WindowPart(topic.name, window, wanted, number)
+            for topic, window in windows
+            for number, wanted in enumerate(topic.partitions)
+        ]
+        budget = services.settings.max_response_bytes
+        if version >= _FIRST_VERSION_WITH_MAX_BYTES:
+            budget = max(min(budget, request.max_bytes), 0)
+        self._budget_bytes = budget
+        wait_ms = min(request.max_wait_ms, services.settings.fetch_max_wait_ms)
+        self._until = services.work.time() + wait_ms / 1000
+        self._rest_response = FetchResponse(topics=[])
+        self._rest_bytes = 0
+        self._rest_failed = False
+        self._rest_moved = bool(self._rest.topics)
+        self._rest_ends: dict[Partition, int] = {}
+        """High watermarks of the other topics when they were read."""
+        self._parked: Wait | None = None
+        self.turns = services.work.turns()
+        """Counts what it takes of the event loop."""
+
+    def hurry(self) -> None:
+        """Answer with what there is."""
+        self._until = 0.0
+        if self._parked is not None:
+            self._parked.set_result(None)
+
+    async def answer(self) -> FetchResponse:
+        while True:
+            for part in self._parts:
+                await self._begin(part)
+            if self._rest_moved:
+                await self._read_rest()
+            await self._search()
+            if self._is_over():
+                break
+            await self._wait()
+            await self.turns.give_way()
+        response = await self._response()
+        self.turns.end()
+        return response
+
+    async def _begin(self, part: _WindowPart) -> None:
+        """Find the log of a partition, unless that is done and it is the same one still."""
+        services, wanted = self._services, part.wanted
+        if part.error is not None:
+            return
+        try:
+            check_epoch(services, wanted.current_leader_epoch)
+            log = services.logs.find(*part.key)
+            if part.read is not None:
+                self._check_same(part, log)
+                return
+            if log.follows and wanted.fetch_offset > log.log_end_offset:
+                return  # The offset may come from the leader.
+            await prepare(services, log, wanted.fetch_offset)
+            log = services.logs.find(*part.key)
+            part.read = WindowRead(
+                services, log, part.window, wanted.fetch_offset, committed=self._committed
+            )
+        except Exception as error:
+            part.error = error
+
+    @staticmethod
+    def _check_same(part: _WindowPart, log: Log) -> None:
+        """Raise `UnknownTopicOrPartition` for a log that is another one than it was."""
+        if part.read is not None and part.read.log is not log:
+            raise UnknownTopicOrPartition(f"the base of {part.topic} was deleted")
+
+    async def _read_rest(self) -> None:
+        """The other topics, as they are now."""
+        self._rest_moved = False
+        self._rest_ends = {key: self._end_of(key) for key in partitions_of(self._rest)}
+        self._rest_response = await _outcome(
+            self._services, self._others, self._version, self._rest
+        )
+        results = [each for topic in self._rest_response.topics for each in topic.partitions]
+        self._rest_bytes = sum(len(each.records or b"") for each in results)
+        self._rest_failed = any(each.error_code for each in results)
+
+    async def _search(self) -> None:
+        """Search on in each partition, by a step at least: until there is enough for a turn of the
+        loop, or the time is over."""
+        for part in self._parts:
+            begun = False
+            while not self._is_done(part):
+                if begun and (self._time_is_over() or (self._enough() and self.turns.over)):
+                    break
+                begun = True
+                await self.turns.give_way()
+                await self._step(part)
+
+    async def _step(self, part: _WindowPart) -> None:
+        read = part.read
+        assert read is not None
+        others = self._found_bytes() - read.size
+        room = min(max(part.wanted.partition_max_bytes, 0), max(self._budget_bytes - others, 0))
+        if others and not room:
+            read.is_full = True
+            return
+        files = sum(not isinstance(one.read.records, bytearray) for one in self._parts if one.read)
+        try:
+            self._check_same(part, self._services.logs.find(*part.key))
+            await read.step(
+                min(room, CHOSEN_BYTES) if self._newest_magic < 2 else room,
+                self.turns,
+                may_send_file=self._newest_magic >= 2 and files < MAX_FILE_RANGES,
+            )
+            chosen = sum(
+                one.read.size
+                for one in self._parts
+                if one.read is not None and isinstance(one.read.records, bytearray)
+            )
+            if chosen >= CHOSEN_BYTES:
+                read.is_full = True
+        except Exception as error:
+            if not read.messages:
+                part.error = error
+            read.is_full = True  # What is in front of the damage can be read.
+
+    def _is_done(self, part: _WindowPart) -> bool:
+        read = part.read
+        return part.error is not None or read is None or read.is_full or read.at_end
+
+    def _found_bytes(self) -> int:
+        own = sum(part.read.size for part in self._parts if part.read is not None)
+        return own + self._rest_bytes
+
+    def _enough(self) -> bool:
+        return 0 < self._found_bytes() >= self._request.min_bytes
+
+    def _time_is_over(self) -> bool:
+        return self._services.work.time() >= self._until
+
+    def _is_over(self) -> bool:
+        """Whether to answer: there is enough, there is an error, or waiting cannot help."""
+        if self._enough() or self._request.min_bytes <= 0 or self._time_is_over():
+            return True
+        if self._rest_failed or any(part.error is not None for part in self._parts):
+            return True
+        return any(part.read is not None and part.read.is_full for part in self._parts)
+
+    async def _wait(self) -> None:
+        """Wait until something of a window may have been appended, or the time is over."""
+        own = dict.fromkeys(part.key for part in self._parts)
+        keys = own | dict.fromkeys(self._rest_ends)
+        fetches = self._services.fetches
+        if not fetches.has_room(len(keys)):
+            self._services.figures.parked_refused += 1
+            self._until = 0
+            return
+        self._rest_moved = any(
+            self._end_of(key) != end_offset for key, end_offset in self._rest_ends.items()
+        )
+        if self._rest_moved or any(self._may_have(key) for key in own):
+            return  # It moved since it was searched.
+        left_ms = max(round((self._until - self._services.work.time()) * 1000), 0)
+        self.turns.end()
+        self._parked = fetches.park(keys, self._may_have, left_ms, named_partitions=len(keys))
+        await self._parked
+        self._parked = None
+        self.turns.begin()
+
+    def _end_of(self, key: Partition) -> int:
+        """The high watermark of a partition; -1 where it cannot be reached."""
+        try:
+            return self._services.logs.find(*key).high_watermark
+        except (HorologError, OSError):
+            return -1
+
+    def _may_have(self, key: Partition) -> bool:
+        """Whether a partition that moved may have something for this fetch."""
+        own = [part for part in self._parts if part.key == key]
+        if key in self._rest_ends:
+            self._rest_moved = True
+            return True
+        for part in own:
+            read = part.read
+            try:
+                log = self._services.logs.find(*key)
+                if read is None:
+                    if log.log_end_offset >= part.wanted.fetch_offset:
+                        return True
+                elif log is not read.log or not (read.at_end or read.pass_appended()):
+                    return True
+            except (HorologError, OSError):
+                return True  # To begin again meets the same.
+        return False
+
+    async def _response(self) -> FetchResponse:
+        response = self._rest_response
+        topics: dict[str, list[FetchPartitionResult]] = {}
+        for part in self._parts:
+            result = FetchPartitionResult(partition=part.wanted.partition)
+            if part.topic not in topics:
+                topics[part.topic] = []
+                response.topics.append(
+                    FetchTopicResult(name=part.topic, partitions=topics[part.topic])
+                )
+            topics[part.topic].append(result)
+            try:
+                await self._finish(part, result)
+            except Exception as error:
+                outcome = self._services.outcomes.of(error, api="fetch")
+                result.error_code, result.error_message = outcome
+                result.high_watermark = -1
+                result.records = b""
+        return response
+
+    async def _finish(self, part: _WindowPart, result: FetchPartitionResult) -> None:
+        services, read = self._services, part.read
+        if part.error is not None:
+            raise part.error
+        log = services.logs.find(*part.key)
+        result.log_start_offset = log.log_start_offset
+        if read is None:
+            result.high_watermark = result.last_stable_offset = log.high_watermark
+            return
+        result.high_watermark, result.last_stable_offset = log.high_watermark, read.end_offset
+        if read.messages or read.at_end:
+            committed = self._committed
+            latest = await latest_offset(services, log, part.window, committed=committed)
+            end = max(latest, part.wanted.fetch_offset)
+            result.high_watermark = result.last_stable_offset = end
+        if self._committed:
+            result.aborted_transactions = []  # What was aborted is left out here.
+        records = read.records
+        if read.magic > self._newest_magic and isinstance(records, bytearray) and records:
+            records = bytearray(await self._converted(part, log, records))
+        if self._version < _FIRST_VERSION_WITH_MAX_BYTES and isinstance(records, bytearray):
+            del records[max(part.wanted.partition_max_bytes, 0) :]
+        services.figures.topic(log.topic).window_bytes_out += len(records)
+        result.records = records  # type: ignore[assignment] # what the encoder takes for them
+
+    async def _converted(self, part: _WindowPart, log: Log, data: Buffer) -> Buffer:
+        """The messages in a format that the client knows."""
+        services = self._services
+        limits = Limits(
+            max(part.wanted.partition_max_bytes, len(data)), log.settings.max_decompressed_bytes
+        )
+        async with services.conversions.place():
+            converted, seconds = await services.conversions.downconvert(
+                data, limits, self._newest_magic, part.wanted.fetch_offset
+            )
+        figures = services.figures.topic(log.topic)
+        figures.converted("fetch_down", converted.messages, converted.used_bytes, seconds)
+        figures.dropped_headers += converted.headers
+        return converted.data

@@ -1,0 +1,75 @@
+"""Window topics: topics that are not stored, because their names say a window of another one.
+
+Only handlers that read ask for the window that a name means. For all others such a topic does not
+exist, and cannot be made.
+"""
+
+from collections.abc import Callable, Container, Mapping
+
+from ..protocol.errors import CodedError, InvalidTopic, TopicAlreadyExists, UnknownTopicOrPartition
+from ..protocol.window_topics import SEPARATOR, WindowName, find_window, parse_window_name
+from ..storage.read.window_sets import LogWindow
+from ..storage.read.windows import ReadWindow
+
+
+def guarded_name(exists: Callable[[str], bool], name: str) -> str:
+    """The topic on which a client needs a right for what it asks of a name: of a window the base,
+    whether there is one or not."""
+    if SEPARATOR not in name or exists(name):
+        return name
+    window = parse_window_name(name)
+    return name if window is None else window.base
+
+
+def is_reserved(topics: Container[str], name: str) -> bool:
+    """Whether a name reads as a window, so that no topic is made with it."""
+    return SEPARATOR in name and name not in topics and parse_window_name(name) is not None
+
+
+def log_window(window: WindowName) -> LogWindow:
+    """The window as a log is asked for it."""
+    until_ms = -1 if window.until_ms is None else window.until_ms
+    return LogWindow(ReadWindow.between(window.from_ms, until_ms), window.by_append)
+
+
+def check_not_window(topics: Container[str], name: str) -> None:
+    """Raise `InvalidTopic` for a window of a topic that exists."""
+    window = find_window(topics, name)
+    if window is not None:
+        raise InvalidTopic(_read_only(name, window))
+
+
+def check_creation(topics: Mapping[str, object], name: str) -> None:
+    """Raise why no topic is made with this name, if it reads as a window."""
+    error = creation_error(topics, name)
+    if error is not None:
+        raise error
+
+
+def creation_error(topics: Container[str], name: str) -> CodedError | None:
+    """As `check_creation`, the error."""
+    if not is_reserved(topics, name):
+        return None
+    window = find_window(topics, name)
+    if window is not None:
+        return TopicAlreadyExists(_read_only(name, window))
+    return InvalidTopic(_reserved(name))
+
+
+def check_on_demand(topics: Container[str], name: str) -> None:
+    """The same for a topic that is to be made because a client produces to it, or asks for it."""
+    if is_reserved(topics, name):
+        check_not_window(topics, name)
+        raise UnknownTopicOrPartition(f"{_reserved(name)}. It is never made")
+
+
+def _read_only(name: str, window: WindowName) -> str:
+    return f"{name} is a window of {window.base}: read only"
+
+
+def _reserved(name: str) -> str:
+    window = parse_window_name(name)
+    assert window is not None
+    if window.is_empty:
+        return f"{name!r} is the name of a window of {window.base} in which no time is"
+    return f"{name!r} is the name of a window of {window.base!r}, which does not exist"
