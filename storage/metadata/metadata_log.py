@@ -492,7 +492,8 @@ class MetadataLog:
     # Stopping
 
     def write_checkpoints(self) -> None:
-        """Store the log's recovery point and log start. Any thread. Raises `StorageError`."""
+        """Store the log's recovery point, log start and high watermark. Any thread. Raises
+        `StorageError`."""
         self._folder.write_checkpoints(self.log)
 
     def close(self) -> None:
