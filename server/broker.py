@@ -48,16 +48,16 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 HTTP_MODULES = (f"{__package__}.page.routes", f"{__package__}.web.connection")
-"""Modules that bring aiohttp along."""
+"""Modules that import aiohttp."""
 
 LINES_AT_ONCE = 50
-"""Lines of metrics that are made without a look at the time."""
+"""Lines of metrics that are made before other requests may get a turn."""
 
 DAMAGES_MAX = 3
 """Damaged segments that `/readyz` names."""
 
 STOP_SECONDS = 5.0
-"""How long clients may take for their last answers when the broker stops."""
+"""How long a stopping broker waits for clients to receive their last answers."""
 
 
 class Broker:
@@ -74,7 +74,8 @@ class Broker:
     ) -> None:
         """Nothing is opened yet. Without a `log_stream` events are only counted.
 
-        `settled` is called once, when every log has been opened: what is in memory then stays.
+        `settled` is called once, when every log has been opened: the objects in memory then are
+        there to stay.
         """
         self.settings = settings
         self.clock = clock or SystemClock()
@@ -93,15 +94,15 @@ class Broker:
         self._serving = False
         self._meter: Meter | None = None
         self._replica_files: MemberFiles | None = None
-        """What the directory of a broker of a cluster knows of itself."""
+        """The files of a cluster member about its own identity and about leaders."""
         self._all_open = False
-        """Whether every log was opened, or found to be one that cannot be."""
+        """Whether every log was opened, or could not be opened."""
 
     async def start(self) -> None:
         """Open the data and serve.
 
         Raises `CannotListen`, `InvalidConfig`, `StorageError`, `OSError`; everything that was
-        opened until then is closed again.
+        opened is closed again then.
         """
         async with AsyncExitStack() as cleanups:
             ports = self._ports = cleanups.enter_context(Ports(self.settings, self.observe))
@@ -139,7 +140,7 @@ class Broker:
                 self._listen(port, self.dispatcher, cleanups)
             for port in ports.of(KAFKA):
                 self._listen(port, self.kafka_dispatcher, cleanups)
-            # Last: from here on nothing fails, and the log says that the broker has started.
+            # Last: nothing after this can fail, and this reports that the broker has started.
             late = asyncio.get_running_loop().create_task(self._finish_start(http, ports.of(HTTP)))
             cleanups.push_async_callback(asyncio.wait, [late])
             self._cleanups = cleanups.pop_all()
@@ -148,24 +149,24 @@ class Broker:
     async def stop(self) -> None:
         """Answer what was received, sync, and leave the data directory cleanly closed.
 
-        Raises `OSError` or `StorageError` when the disk does not let it; then the next start
-        recovers.
+        Raises `OSError` or `StorageError` if the disk fails; the next start then recovers the
+        logs.
         """
         self._serving = False
         await self._cleanups.aclose()
         self.observe("broker_stopped")
 
     def read_certificates_again(self) -> None:
-        """Use what the files of TLS hold now."""
+        """Read the certificate and key files of TLS again, and use them for new connections."""
         if self._serving:
             self.security.read_certificates_again()
 
     def metrics_text(self) -> bytes:
-        """What `/metrics` shows, as it is now."""
+        """Return the present text of `/metrics`."""
         return "".join(self._metrics_lines()).encode()
 
     async def _scrape(self) -> bytes:
-        """As `metrics_text`, in turns with the requests, however many lines there are."""
+        """As `metrics_text`, but other requests get their turns between the lines."""
         await self.services.lags.refresh()
         turns = self.services.work.turns()
         lines = self._metrics_lines()
@@ -201,10 +202,10 @@ class Broker:
         return metrics_lines(self.figures, gauges)
 
     def loop_error(self, _: asyncio.AbstractEventLoop, context: Mapping[str, object]) -> None:
-        """Exception handler of the loop: an exception that was not caught becomes an event."""
+        """Report an exception that nothing caught, as the event loop's exception handler."""
         self.observe("loop_error", message=context.get("message"), error=context.get("exception"))
 
-    # What the metrics look up, and tests.
+    # Values for metrics and tests.
 
     def logs(self) -> Iterable[Log]:
         return self.directory.open_logs()
@@ -229,7 +230,8 @@ class Broker:
         return None if files is None else files.days_left(self.clock.now_ms() / 1000)
 
     def _open_storage(self, cleanups: AsyncExitStack) -> Shares:
-        """Open the data directory; returns how many connections there may be beside its files."""
+        """Open the data directory. Returns how the file handles are shared between files and
+        connections."""
         self.settings = within_memory(self.settings, self.observe)
         settings = self.settings
         shares = shares_of_files(settings, self.observe)
@@ -255,7 +257,7 @@ class Broker:
         return shares
 
     def _leave_time(self) -> None:
-        """Tell the next start when the data was in use."""
+        """Store the trusted time, for the next start: the data was in use then."""
         with contextlib.suppress(OSError):
             self.directory.seen(self.trusted_time.trusted_ms)
 
@@ -281,7 +283,7 @@ class Broker:
         self._make_dispatchers()
 
     def _use_quotas(self) -> None:
-        """Go by the quotas that there are now; without any, requests are not looked at."""
+        """Apply the present quotas; without any, requests are not measured."""
         quotas = self.security.quotas.table
         if self._meter is None and quotas:
             self._meter = Meter(self.services)
@@ -342,7 +344,8 @@ class Broker:
         Page(self.services).add_to(application)
 
     async def _finish_start(self, server: HttpServer, listening: Sequence[Port]) -> None:
-        """What clients of the native port need not wait for: logging, HTTP, logs not in use."""
+        """Finish the parts of a start that clients need not wait for: logging, HTTP, and opening
+        the logs that are not in use."""
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(None, _import_late, self._late_modules(listening))
@@ -374,14 +377,14 @@ class Broker:
         return [*codecs.LOADED_LATE, *logging, *page]
 
     def _listen(self, port: Port, dispatcher: Dispatcher, cleanups: AsyncExitStack) -> None:
-        """Take the connections that come in by one port."""
+        """Accept connections on one port."""
         listener = make_listener(port, dispatcher, self._connections, self.settings, self.security)
         cleanups.callback(listener.close)
         listener.start()
 
 
 def _import_late(names: Iterable[str]) -> None:
-    """Import, in a thread, what would keep a broker from starting in a moment."""
+    """Import, in a thread, the modules that would slow down the start."""
     for name in names:
         import_module(name)
 
@@ -389,7 +392,8 @@ def _import_late(names: Iterable[str]) -> None:
 async def make_room(
     settings: BrokerSettings, files: Files, clock: Clock, observe: Observer
 ) -> None:
-    """Set aside data of another cluster where that was asked for, or begun."""
+    """Set aside the data of another cluster, if `--discard` asks for it or an earlier start began
+    it."""
     if settings.cluster_discard or files.exists(settings.data_dir / UNFINISHED_SETTING_ASIDE):
         from .replication.membership import make_room as set_aside
 
@@ -399,8 +403,8 @@ async def make_room(
 def open_replica_files(
     directory: LogDirectory, settings: BrokerSettings, files: Files
 ) -> MemberFiles | None:
-    """What the directory of a cluster member knows of itself and of leaders; `None` for a single
-    broker.
+    """Open the files of a cluster member about its own identity and about leaders; `None` for a
+    single broker.
 
     Raises `InvalidConfig`, `StorageError`, `OSError`.
     """

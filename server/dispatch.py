@@ -1,4 +1,4 @@
-"""From frames to answers: finds the handler, and turns exceptions into error codes."""
+"""From frames to answers: the dispatcher finds the handler, and turns exceptions into errors."""
 
 import sys
 from bisect import bisect_left
@@ -41,17 +41,18 @@ from .requests import Call, Handler, HandlerOfMany, PendingAnswer
 from .weights import LARGE_BYTES, Weight, weight_of
 
 _SHORT_BYTES: Final = 1024
-"""Answers of up to so many bytes to requests that were handled in bulk are sent as one."""
+"""Answers of up to this many bytes to requests that were handled in bulk are joined into one."""
 
 SLOW_REQUEST_BYTES: Final = 8 * 1024
-"""As `LARGE_REQUEST_BYTES`, for requests that plain Python decodes."""
+"""`LARGE_REQUEST_BYTES` for requests that are decoded in plain Python."""
 
 LARGE_WEIGHT: Final = 5_000
-"""Heavier messages are written in turns with other requests: about a millisecond of work."""
+"""Responses of a larger weight are encoded in turns with other requests: this is about a
+millisecond of work."""
 
 LONG_BYTES: Final = 2 << 20
-"""The answer to a request that takes more memory is written in turns with other requests: it may
-repeat long names."""
+"""If a request takes more memory, its answer is encoded in turns with other requests: the answer
+may repeat long names."""
 
 _body_of: Final[Callable[[Request], Any]] = attrgetter("body")
 _id_of: Final[Callable[[Request], int]] = attrgetter("correlation_id")
@@ -63,37 +64,37 @@ _may_hurry_of: Final[Callable[[PendingAnswer], bool]] = attrgetter("may_hurry")
 _held_bytes_of: Final[Callable[[PendingAnswer], int]] = attrgetter("held_bytes")
 
 Admit = Callable[[int], bool]
-"""Whether there is room for the work on a request that takes so many bytes."""
+"""Whether there is room for the work on a request; the argument is its memory in bytes."""
 
 READ_FIRST_BYTES: Final = 4 * 1024
-"""Frames of up to so many bytes are decoded before the check for room: the request is small, and
-says exactly how much its work takes."""
+"""Frames of up to this many bytes are decoded before the check for room: the decoded request shows
+exactly how much memory its work takes."""
 
 UNKNOWN_API = "unknown"
-"""The `api` label of requests that do not exist: no label comes from a client."""
+"""The `api` label of requests with an unknown key: a client must not be able to make labels."""
 
 
 @dataclass(slots=True)
 class _Exchange:
-    """A request on its way to its answer, since `began`."""
+    """A request that is being answered, and the time at which that `began`."""
 
     api: Api
     head: RequestHead
     began: float
     request: Any = None
-    """Set when it is decoded, for as long as a refusal may have to name its items."""
+    """The decoded request, kept for as long as a refusal may have to name its items."""
     charge: Charge | None = None
-    """Its charge to quotas, until its answer is made."""
+    """The charge to quotas, until the answer is made."""
     work_bytes: int = 0
-    """Memory that it takes, with its answer, while it is worked on."""
+    """Memory that the request and its answer take while the request is handled."""
 
 
 class NotAdmitted(Exception):
-    """There is no room for the work on a request; the connection tries it again."""
+    """There is no room for the work on a request; the connection tries the request again."""
 
 
 class _Kind:
-    """Requests of one kind and version, answered in bulk if one comes right behind the other."""
+    """How requests of one API and version are answered in bulk, if they follow one another."""
 
     __slots__ = (
         "_answered",
@@ -126,16 +127,16 @@ class _Kind:
         self.weight = weight_of(api.key, version, encoding.NATIVE)
         self.small_frame_bytes = sys.maxsize
         """Larger frames are not read in bulk: their memory is counted first."""
-        if api is not PRODUCE:  # of which a frame is all that it takes
+        if api is not PRODUCE:  # A produce request takes no memory beside its frame.
             self.small_frame_bytes = self.weight.small_frame_bytes
         self.is_work = api is LIST_OFFSETS
-        """Whether the work of small ones is counted, too."""
+        """Whether the memory of small requests is counted, too."""
         self._answered = partial(services.figures.answered, api.name)
 
     def count(
         self, requests: Sequence[Request], responses: Sequence[Any], seconds: float, faulty: bool
     ) -> None:
-        """Count requests that were answered, each of which took `seconds`."""
+        """Count answered requests, each of which took `seconds`."""
         if not faulty:
             self._answered(NO_ERROR_NAME, seconds, len(requests))
             return
@@ -145,10 +146,11 @@ class _Kind:
 
 
 class ChecksRights(Protocol):
-    """Looks at the rights of the principal of a request; `Guard`, where there are rules."""
+    """Checks the rights of a request's principal; `Guard`, if the broker has access rules."""
 
     def allows(self, api_key: int, caller: Caller) -> Callable[[Any], bool]:
-        """Whether a request may be answered in bulk, without a look at each thing that it names."""
+        """Return a function that says whether a request body may be answered in bulk, without a
+        check of each resource that the request names."""
         ...
 
 
@@ -163,8 +165,8 @@ class Dispatcher:
         handlers_of_many: Mapping[int, HandlerOfMany] = HANDLERS_OF_MANY,
         guard: ChecksRights | None = None,
     ) -> None:
-        """`guard` made these handlers; with one, requests are answered in bulk as long as the
-        client has all rights that they need."""
+        """With a `guard`, which has wrapped `handlers`, requests are answered in bulk as long as
+        the client has all rights that they need."""
         self._guard = guard
         self.meter: Meter | None = None
         """Charges requests to quotas; `None` without quotas."""
@@ -187,19 +189,20 @@ class Dispatcher:
         }
 
     def answer_one(self, frame: Frame, caller: Caller) -> Answer:
-        """The answer of one request, or a `PendingAnswer`.
+        """Return the answer to one request, or a `PendingAnswer`.
 
-        Raises `ProtocolError` or `CloseConnection` when the connection has to be closed.
+        Raises `ProtocolError` or `CloseConnection` if the connection has to be closed.
         """
         return self._answer_one(frame, caller, None)
 
     def _answer_one(self, frame: Frame, caller: Caller, admit: Admit | None) -> Answer:
-        """As `answer_one`. Raises `NotAdmitted` where `admit` says so, with nothing done."""
+        """As `answer_one`. Raises `NotAdmitted` if `admit` refuses; the request has had no effect
+        then."""
         self._creations.context = caller
         encoding = self._encoding
         head, raw = encoding.open_request(frame)
         if head.api_key == PRODUCE.key:
-            # Its record sets may be appended in a later pass of the loop.
+            # The record sets may be appended in a later turn of the event loop.
             frame = _pinned(frame)
             head, raw = encoding.open_request(frame)
         if head.version not in self._versions.get(head.api_key, ()):
@@ -233,7 +236,7 @@ class Dispatcher:
 
         def answer() -> Answer:
             request = encoding.decode_body(api.request, head.version, raw)
-            exchange.work_bytes = len(frame)  # of which the texts are kept
+            exchange.work_bytes = len(frame)  # The decoded texts refer to the frame.
             exchange.work_bytes += weight.of_request(self._services, request, head.version)
             more = exchange.work_bytes > admitted_bytes
             if more and admit is not None and not admit(exchange.work_bytes):
@@ -243,7 +246,7 @@ class Dispatcher:
         return self._guarded(exchange, answer)
 
     def _decoded_at_once(self, api: Api, version: int) -> int:
-        """Bytes of a request that are decoded without a break."""
+        """Return the largest size in bytes of a request that is decoded without a break."""
         slowly = self._encoding.decodes_slowly(api.request, version)
         return SLOW_REQUEST_BYTES if slowly else LARGE_REQUEST_BYTES
 
@@ -255,8 +258,8 @@ class Dispatcher:
         admit: Admit | None,
         handle: Callable[[Any], Any],
     ) -> PendingAnswer:
-        """The answer to a request that is decoded in turns with others; those behind it on its
-        connection wait until it was handled."""
+        """Return the pending answer to a request that is decoded in turns with other requests. The
+        requests after it on its connection wait until it is handled."""
         work, encoding = self._services.work, self._encoding
         turns = work.turns()
 
@@ -274,8 +277,8 @@ class Dispatcher:
         return self._pending(exchange, pending)
 
     def _check_room(self, exchange: _Exchange, request: Any, admit: Admit | None) -> None:
-        """Refuse a request, which has been decoded, whose answer takes more than there is room for
-        beside what was counted for its frame. Raises `PolicyViolation`."""
+        """Check that there is room for the answer to a decoded request, beyond the memory that was
+        counted for its frame. Raises `PolicyViolation` if there is not."""
         head = exchange.head
         weight = weight_of(head.api_key, head.version, self._encoding.NATIVE)
         work_bytes = weight.of_request(self._services, request, head.version)
@@ -290,17 +293,18 @@ class Dispatcher:
         exchange.work_bytes = work_bytes
 
     def waits_for_others(self, frame: Frame) -> bool:
-        """Whether a request is handled with those of other connections in this pass of the event
-        loop. Reads are not, nor requests that are never handled together, such as the fetches of a
-        follower."""
+        """Whether a request is handled together with requests of other connections in this turn of
+        the event loop. Reads are not, nor requests that are never handled together, such as a
+        follower's fetches."""
         found = self._kind_of(frame)
         return found is not None and found >> 8 not in self._reads
 
     def answer(self, frames: Frames, most: int, caller: Caller) -> Iterable[Answer]:
         """Take the next request off `frames` and answer it, as `answer_one`.
 
-        If others of a kind that is answered in bulk stand right behind it, they are, up to `most`
-        of them: appends that share a write cost a fraction of themselves.
+        If the API is answered in bulk, the requests of the same API and version that follow are
+        answered too, up to `most` together: appends that share a write cost a fraction each.
+        Empty if there is no room for the work on the request.
         """
         found = self._kinds.get(self._kind_of(frames[0]))
         try:
@@ -323,9 +327,12 @@ class Dispatcher:
         return self._answers(found, requests, outcomes, began)
 
     def answer_in_bulk(self, sources: Sequence[Source]) -> Sequence[tuple[int, Iterable[Answer]]]:
-        """Take produce requests off the frames of several connections, of each the first ones, up
-        to so many, and handle them: how many they are, and their answers, which raise what
-        `answer_one` raises."""
+        """Take produce requests off the frames of several connections and handle them together.
+
+        Each source is the frames, the largest number of requests to take, and the caller. Returns
+        for each source how many requests were taken, and their answers; iterating over these
+        raises what `answer_one` raises.
+        """
         began = self._time()
         taken: list[tuple[_Kind, Sequence[Request], Sequence[Charge | None]] | None] = []
         contexts: list[Caller] = []
@@ -363,8 +370,8 @@ class Dispatcher:
         return answers
 
     def _taken(self, found: _Kind, frames: Frames, most: int, caller: Caller) -> Sequence[Request]:
-        """Take the requests of one kind off the front of `frames`, up to `most` of them, as far as
-        they may be answered without a look at each thing that they name. Raises `NotAdmitted`."""
+        """Take up to `most` requests of one kind off the front of `frames`, as far as they may be
+        answered without a check of each resource that they name. Raises `NotAdmitted`."""
         if len(frames) == 1 and most and self._guard is None and not found.is_work:
             if len(frames[0]) > found.small_frame_bytes:
                 return ()
@@ -379,7 +386,7 @@ class Dispatcher:
         if len(first) > 1 and sum(map(len, first)) > BULK_BYTES:
             ends = list(accumulate(map(len, first)))
             del first[bisect_left(ends, BULK_BYTES) + 1 :]
-        # Those behind one that is not taken are met again when those before it have been answered.
+        # Requests after one that is not taken come up again once those before it are answered.
         read: Iterator[Request] = takewhile(bool, map(found.read, first))  # type: ignore[arg-type]
         if self._guard is not None:
             allows = self._guard.allows(found.api.key, caller)
@@ -397,8 +404,8 @@ class Dispatcher:
     def _admitted(
         self, found: _Kind, requests: Sequence[Request], caller: Caller
     ) -> Sequence[Request]:
-        """The first ones of some small requests: no more than one may take that is not small.
-        Raises `NotAdmitted`."""
+        """Return the first of some small requests, which together take at most `LARGE_BYTES` of
+        memory, and at least one request. Raises `NotAdmitted`."""
         work_bytes = count = 0
         for request in requests:
             more_bytes = found.weight.of_request(self._services, request.body, found.version)
@@ -411,7 +418,7 @@ class Dispatcher:
         return requests[:count]
 
     def _answer_first(self, frames: Frames, caller: Caller) -> Answer:
-        """Take the first frame and answer it. Raises `NotAdmitted`; then it stays the first one."""
+        """Take the first frame and answer it. Raises `NotAdmitted`; the frame is put back then."""
         frame = frames.popleft()
         try:
             return self._answer_one(frame, caller, caller.admit)
@@ -422,7 +429,7 @@ class Dispatcher:
     def _charges(
         self, found: _Kind, requests: Sequence[Request], caller: Caller
     ) -> Sequence[Charge | None]:
-        """The charges of requests to quotas; empty if none of them has a quota."""
+        """Return the charges of requests to quotas; empty if no quota holds for any of them."""
         assert self.meter is not None
         native = self._encoding.NATIVE
         charges = [
@@ -440,7 +447,7 @@ class Dispatcher:
         outcomes: Sequence[Any],
         began: float,
     ) -> Iterable[Answer]:
-        """The answers to requests of one kind that were handled; short ones are joined."""
+        """Return the answers to handled requests of one kind; short answers are joined."""
         made: list[Written] = []
         if set(map(type, outcomes)) == found.responses and len(outcomes) == len(requests):
             if found.api is not PRODUCE and any(map(_is_large, outcomes)):
@@ -448,7 +455,7 @@ class Dispatcher:
             faulty = found.find_fault(outcomes)
             try:
                 made = found.encode(map(_id_of, requests), outcomes, faulty=faulty)
-            except Exception:  # such as for want of memory: then some of them can be answered
+            except Exception:  # For example `MemoryError`: some can be answered one by one.
                 made = []
         elif found.api is PRODUCE and _only_wait(outcomes):
             return [
@@ -460,10 +467,10 @@ class Dispatcher:
         seconds = self._time() - began
         if len(requests) > 1:
             self._services.deferrals.add(found.count, requests, outcomes, seconds, faulty)
-        else:  # To put it off takes as long; and the memory of a large request is needed at once.
+        else:  # Deferring takes as long, and would hold the memory of a large request.
             found.count(requests, outcomes, seconds, faulty)
         if len(made) > 1 and max(map(len, made)) <= _SHORT_BYTES:
-            return (b"".join(made),)  # type: ignore[arg-type] # what is in parts is longer
+            return (b"".join(made),)  # type: ignore[arg-type] # an answer in parts is longer
         if list in map(type, made):
             return [each if isinstance(each, bytes) else AnswerInParts(each) for each in made]
         return made  # type: ignore[return-value] # all of them are bytes
@@ -475,9 +482,9 @@ class Dispatcher:
         outcomes: Sequence[PendingAnswer],
         began: float,
     ) -> PendingAnswer:
-        """One answer to the produce requests that wait for the same."""
+        """Return one pending answer to produce requests that share a wait."""
         for request in requests:
-            request.body = None  # Their record sets are not to be held until they are durable.
+            request.body = None  # Release the record sets: they may take long to be durable.
 
         def make() -> bytes:
             responses = list(map(_response_of, outcomes))
@@ -495,7 +502,8 @@ class Dispatcher:
         began: float,
         seconds: float = 0,
     ) -> Iterator[Answer]:
-        """As `_answers`; each request has taken so much of the event loop."""
+        """As `_answers`, one answer for each request; `seconds` is the time that each request took
+        of the event loop."""
         for request, charge, outcome in zip(
             requests, charges or repeat(None), outcomes, strict=False
         ):
@@ -514,7 +522,7 @@ class Dispatcher:
         return self._respond(exchange, outcome)
 
     def _respond(self, exchange: _Exchange, response: Any) -> Answer:
-        """The answer with `response`, which may be pending."""
+        """Return the answer with `response`, which may be pending."""
         if isinstance(response, PendingAnswer):
             return self._pending(exchange, response)
         if exchange.charge is not None:
@@ -533,7 +541,7 @@ class Dispatcher:
     def _pending(self, exchange: _Exchange, pending: PendingAnswer) -> PendingAnswer:
         work_bytes = exchange.work_bytes
         if exchange.api is PRODUCE:
-            exchange.request = None  # Its record sets are not to be held until they are durable.
+            exchange.request = None  # Release the record sets: they may take long to be durable.
             work_bytes = 0
         make = pending.make
         if exchange.charge is not None:
@@ -549,7 +557,7 @@ class Dispatcher:
         )
 
     def _written_later(self, exchange: _Exchange, response: Any) -> PendingAnswer:
-        """A long answer, which is written in turns with other requests."""
+        """Return a pending answer, which is encoded in turns with other requests."""
         head = exchange.head
         pieces = self._encoding.answer_in_pieces(
             exchange.api, head.version, head.correlation_id, response
@@ -575,7 +583,8 @@ class Dispatcher:
         )
 
     def _guarded(self, exchange: _Exchange, step: Callable[[], Answer]) -> Answer:
-        """What `step` returns, or the error answer of what it raises."""
+        """Return the result of `step`, or the error answer for an exception that it raises. Lets
+        `NotAdmitted` and `CloseConnection` pass."""
         try:
             return step()
         except NotAdmitted:
@@ -599,7 +608,7 @@ class Dispatcher:
             )
 
     def _unsupported(self, head: RequestHead) -> bytes:
-        """The answer to a request, or a version of one, that does not exist in the encoding."""
+        """Return the answer to a request whose API or version the encoding does not have."""
         encoding = self._encoding
         api = APIS.get(head.api_key)
         if api is not None and head.api_key not in self._versions:
@@ -608,7 +617,7 @@ class Dispatcher:
         code = error_name(UnsupportedVersion.code)
         self._services.figures.answered(name, code, 0.0)
         if api is API_VERSIONS:
-            # A client with a version from the future learns which versions there are.
+            # A client newer than this broker learns here which versions the broker has.
             several = self._services.replication.replicates
             unknown = unknown_version(native=encoding.NATIVE, several=several)
             return encoding.encode_response(head.correlation_id, api, api.min_version, unknown)
@@ -616,13 +625,14 @@ class Dispatcher:
         return encoding.encode_refusal(head, None, None, error.code, error.message)
 
     def _count(self, exchange: _Exchange, code: int) -> None:
-        """Count a request whose answer is made."""
+        """Count an answered request in the metrics."""
         seconds = self._time() - exchange.began
         self._services.figures.answered(exchange.api.name, error_name(code), seconds)
 
 
 def _admitted_by_frame(weight: Weight, frame: Frame, admit: Admit | None) -> int:
-    """What was admitted for a request before it is decoded. Raises `NotAdmitted`."""
+    """Return how many bytes were admitted for a request before it is decoded; 0 for a small frame,
+    which is decoded first. Raises `NotAdmitted`."""
     if admit is None or len(frame) <= READ_FIRST_BYTES:
         return 0
     work_bytes = weight.of_frame(len(frame))
@@ -632,13 +642,14 @@ def _admitted_by_frame(weight: Weight, frame: Frame, admit: Admit | None) -> int
 
 
 def _is_large(message: Any) -> bool:
-    """Whether a walk through a request or a response takes long."""
+    """Whether encoding a response, or walking through a request, takes long."""
     return weigher(type(message))(message, LARGE_WEIGHT) > LARGE_WEIGHT
 
 
 def _pinned(frame: Frame) -> memoryview:
-    """A frame that stays as it is when more is received: it may lie in a buffer that connections
-    share, and memory of its own is used again unless there is a view of it."""
+    """Return a frame that does not change when the connection receives more. A `memoryview` may lie
+    in a receive buffer that connections share, and is copied; a frame with memory of its own is
+    protected by a view, without which that memory would be used again."""
     return memoryview(bytearray(frame) if isinstance(frame, memoryview) else frame)
 
 
@@ -650,7 +661,7 @@ def _only_wait(outcomes: Sequence[Any]) -> bool:
 
 
 def _response_of(outcome: PendingAnswer) -> Any:
-    """The response of a pending answer, or the exception that it raises."""
+    """Return the response of a pending answer, or the exception that making it raises."""
     try:
         return outcome.make()
     except Exception as error:
@@ -658,7 +669,7 @@ def _response_of(outcome: PendingAnswer) -> Any:
 
 
 def _runs(outcomes: Sequence[PendingAnswer]) -> Iterator[tuple[int, int]]:
-    """Start and end of each run of answers that wait for the same."""
+    """Yield the start and end of each run of answers that share a wait."""
     end = 0
     for _, same in groupby(outcomes, _ready_of):
         begin, end = end, end + len(list(same))
@@ -671,19 +682,19 @@ def _in_memory(answer: Answer) -> bytes:
 
 
 def _charged(exchange: _Exchange, response: Any) -> Any:
-    """The response to a request, charged to its quotas; `None` for a refusal."""
+    """Charge a response to the quotas of its request, and return it; `None` is a refusal."""
     charge, exchange.charge = exchange.charge, None
     assert charge is not None
     return charge.close(response)
 
 
 def _head_of(request: Request) -> RequestHead:
-    """The head alone, so that keeping it does not keep the record sets."""
+    """Return only the head of a request, so that keeping it does not keep the record sets."""
     return RequestHead(request.api_key, request.version, request.correlation_id, request.client_id)
 
 
 def unsupported(api_key: int, version: int, api: Api | None, *, native: bool) -> CodedError:
-    """The error for a request that an encoding does not have, or not in this version."""
+    """Return the error for a request whose API or version the encoding does not have."""
     if api is None or not api.versions(native=native):
         known = ", ".join(
             f"{each.key} {each.name}" for each in APIS.values() if each.versions(native=native)

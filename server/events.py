@@ -1,4 +1,4 @@
-"""What happens in the broker, as log lines on standard error and as counts.
+"""The broker's events: each is a log line on standard error, and some are counted in metrics.
 
 Events have stable names and keys. The logger is made here from the settings and belongs to one
 broker; structlog's global configuration is neither used nor changed.
@@ -17,8 +17,8 @@ from ..times import format_time
 from .metrics.figures import Figures, count
 
 BURST: Final = 20
-"""Lines of one event in one second; more of them are only counted. Clients cause some events as
-fast as they like, and a log that fills the disk is of no use."""
+"""The most lines of one event in one second; further lines are only counted. Clients can cause
+events as fast as they like, and must not fill the disk with log lines."""
 
 RARE_SECONDS: Final = 60.0
 
@@ -31,11 +31,11 @@ RARE: Final[Mapping[str, str]] = MappingProxyType(
         "loop_error": "message",
     }
 )
-"""Events of which there is one line in so many seconds, for each value of this field: they are of
-libraries and of strangers, and say the same each time."""
+"""Events with at most one line in `RARE_SECONDS` for each value of the given field: libraries or
+unknown clients cause these events, and the lines repeat."""
 
 MAX_RARE: Final = 200
-"""Values of those fields that are kept apart; beyond, they are taken for one."""
+"""How many values of those fields have limits of their own; all further values share one."""
 
 AUDIT: Final = frozenset(
     {
@@ -49,8 +49,8 @@ AUDIT: Final = frozenset(
         "user_changed",
     }
 )
-"""Events of which no line is left out here: each is a change by a principal; of what is refused, or
-fails, the audit itself leaves out the most."""
+"""Events without a limit of lines: each is a change by a principal. For refusals and failures, the
+audit has limits of its own."""
 
 _LEVELS: Final = MappingProxyType({"debug": 10, "info": 20, "warning": 30, "error": 40})
 
@@ -120,12 +120,12 @@ LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
         "variables_ignored": "warning",
     }
 )
-"""Events that are more than information. Of the others, those whose name ends in `_failed` are
-errors and the rest are information."""
+"""Levels of events. An event that is not listed is an error if its name ends in `_failed`, else
+information."""
 
 
 def level_of(event: str) -> str:
-    """The level at which an event is logged."""
+    """Return the level at which an event is logged."""
     return LEVEL_OF.get(event, "error" if event.endswith("_failed") else "info")
 
 
@@ -148,7 +148,7 @@ class Events:
         self._log_level = log_level
         self._stream = stream
         self._logger: Any = None
-        # An import of structlog may warn of something, which is an event too.
+        # Reentrant: importing structlog may cause a warning, which is an event too.
         self._lock = threading.RLock()
         self._second = -1
         self._lines: dict[str, int] = {}
@@ -174,7 +174,7 @@ class Events:
         self._logger.log(_LEVELS[level_of(event)], event, **fields)
 
     def _take_line(self, event: str, fields: Mapping[str, object]) -> bool:
-        """Count a line against the limits of its event; False where it is left out."""
+        """Count a line against the limits of its event. Returns whether to log it."""
         if event in AUDIT:
             return True
         if event in RARE:
@@ -208,7 +208,7 @@ def _logger(clock: Clock, log_format: str, log_level: str, stream: TextIO) -> An
     def add_time(_: Any, __: str, fields: Any) -> Any:
         return {"time": format_time(clock.now_ms())} | fields
 
-    # Without local variables: these are people's messages, and may be large.
+    # Without local variables: these contain users' messages, and may be large.
     last: list[Any]
     if log_format == "json":
         transformer = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
@@ -236,7 +236,8 @@ def _logger(clock: Clock, log_format: str, log_level: str, stream: TextIO) -> An
 
 
 def _escaped(_: Any, __: str, fields: Any) -> Any:
-    """Fields whose texts, some of which clients chose, cannot command the terminal."""
+    """Return the fields without control characters: clients choose some of the texts, and must not
+    control the terminal."""
     return {
         name: value if isinstance(value, int | float) or name == "exc_info" else _shown(value)
         for name, value in fields.items()
@@ -248,7 +249,7 @@ def _shown(value: object) -> str:
 
 
 def _traceback(target: TextIO, raised: Any) -> None:
-    """A traceback, whose texts may be those of clients too."""
+    """Write a traceback without control characters, because its texts may come from clients."""
     from structlog.dev import plain_traceback
 
     text = io.StringIO()

@@ -1,7 +1,7 @@
 """The passes of the background tasks: retention, delayed deletion, flushing, checkpoints.
 
-Every pass treats each log by itself: one that fails is reported, and the others are not kept
-waiting. A pass in which something failed ends in `PassFailed`, so that it is tried again soon.
+Each pass handles every log separately: a failure is reported, and the pass goes on with the other
+logs. A pass with a failure ends in `PassFailed`, so that it is tried again soon.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ FIRST_RETRY_MS = 1_000
 
 
 _ROUNDING_S = 1e-4
-"""Intervals are whole milliseconds; sums and differences of seconds are off by far less."""
+"""Tolerance for rounding. Intervals are whole milliseconds; rounding errors are far smaller."""
 
 
 class PeriodicTask:
@@ -66,13 +66,14 @@ class PeriodicTask:
         self._task = asyncio.get_running_loop().create_task(self._loop(), name=self.name)
 
     def soon(self) -> None:
-        """Run a pass now instead of when the interval is over."""
+        """Run a pass now instead of at the end of the interval."""
         self._asked.set()
 
     def time_passed(self, seconds: float) -> bool:
-        """Take `seconds` as over that the loop did not see pass, because a test moved the clock.
+        """Shorten the wait by `seconds`, because a test moved the broker's clock, which the event
+        loop does not see.
 
-        Whether a pass is due now, which is for the caller to run.
+        Returns whether a pass is due now; the caller has to run it.
         """
         wait = self._wait
         if wait is None or wait.expired():
@@ -137,36 +138,38 @@ class PeriodicTask:
 
 
 CLOCK_INTERVAL_MS = 10_000
-"""Time between two looks at the clocks: after a kill, the next start is off by this much."""
+"""Time between two readings of the clocks: after a kill, the next start knows the time of the last
+use of the data to within this much."""
 
 GARBAGE_INTERVAL_MS = 5_000
 BUSY_ROUNDS_MAX = 60
-"""While requests are worked on, garbage is left for so many intervals: five minutes."""
+"""For how many intervals garbage collection is put off while the broker is busy: five minutes."""
 
 RESERVE_INTERVAL_MS = 10_000
-"""Time between two looks whether the room kept on the disk is whole."""
+"""Time between two checks that the reserved disk space is complete."""
 
 RESERVE_DELAY_MS = 1_000
-"""It is made when the broker has started."""
+"""When the reserve is first filled, counted from the broker's start."""
 
 DELETION_INTERVAL_MS = 1_000
-"""How exact `file.delete.delay.ms` is."""
+"""Precision of `file.delete.delay.ms`."""
 
 ROLLED_INTERVAL_MS = 3_600_000
-"""The task for logs that rolled runs when one did; this is only its longest sleep."""
+"""Longest sleep of the task for rolled logs, which runs whenever a log has rolled."""
 
 
 IDLE_ROLLS: Final = 100
-"""Idle segments that one pass closes at most, for each is half a dozen syncs: after an update, or a
-long time without producers, there may be thousands. The others follow with the next passes."""
+"""The most idle segments that one pass closes, because each takes half a dozen syncs: after an
+update, or a long time without producers, there may be thousands. The next passes close the
+others."""
 
 
 class PassFailed(Exception):
-    """Some logs could not be treated; each was reported by itself."""
+    """A pass failed for some logs; each failure was reported."""
 
 
 class Maintenance:
-    """What the background tasks do, and the tasks by name."""
+    """The background tasks, by name, and the functions that they run."""
 
     def __init__(
         self,
@@ -191,10 +194,10 @@ class Maintenance:
         self._synced = False
         self._all_open = False
         self._busy_rounds = 0
-        """Since garbage was collected."""
+        """Intervals since garbage was last collected."""
 
         self.when_clock_moves: list[Callable[[], None]] = []
-        """What else goes by the broker's clock: called when a test has moved it."""
+        """Called when a test has moved the broker's clock."""
         self.tasks: dict[str, PeriodicTask] = {}
         self.add("retention", self._retain_all, settings.log_retention_check_interval_ms)
         self.tasks["retention"].first_after(settings.log_initial_task_delay_ms)
@@ -213,7 +216,7 @@ class Maintenance:
         self.add("checkpoints", self._write_checkpoints, settings.checkpoint_interval_ms)
 
     def add(self, name: str, run: Callable[[], Awaitable[None]], interval_ms: int) -> None:
-        """Have `run` called every so often from `start` on."""
+        """Add a task that calls `run` every `interval_ms` from `start` on."""
         self.tasks[name] = PeriodicTask(name, run, interval_ms=interval_ms, observe=self._observe)
 
     def start(self) -> None:
@@ -225,8 +228,8 @@ class Maintenance:
             await task.stop()
 
     async def time_passed(self, seconds: float) -> None:
-        """A test let `seconds` pass on the broker's clock: run what became due by that, each task
-        once, one after the other."""
+        """Run the tasks that became due because a test moved the broker's clock by `seconds`: each
+        task once, one after another."""
         for look in self.when_clock_moves:
             look()
         due = [task for task in self.tasks.values() if task.time_passed(seconds)]
@@ -234,29 +237,29 @@ class Maintenance:
             await task.run_now()
 
     async def open_logs(self) -> None:
-        """Open every log, so that the metrics have them all and what is wrong with one is reported
-        early. Takes turns with the requests, which open what they need themselves."""
+        """Open every log, so that the metrics have all logs and a damaged log is reported early.
+        Requests get their turns meanwhile, and open the logs that they need themselves."""
         turns = self._work.turns()
         for topic, partition in list(self._directory.partitions()):
-            with contextlib.suppress(HorologError, OSError):  # the directory reports it
+            with contextlib.suppress(HorologError, OSError):  # The directory reports the error.
                 self._logs.find(topic, partition)
             await turns.give_way()
         self._all_open = True
 
     def note_roll(self, topic: str, partition: int) -> None:
-        """A log began a new segment: sync the old one, and see what retention says, soon."""
+        """Have the closed segment of a log that rolled synced, and retention checked soon."""
         self._commits.request(self._logs.find(topic, partition).flusher, closed_only=True)
         self._rolled[topic, partition] = None
         self.tasks["rolled"].soon()
 
     def note_sync(self) -> None:
-        """A log was synced: its recovery point is worth writing down."""
+        """Have recovery points written by the next pass, because a log was synced."""
         self._synced = True
 
     async def _collect_garbage(self) -> None:
         self._busy_rounds += 1
         if not self._all_open:
-            return  # What there is stays; to look through thousands of logs holds up requests.
+            return  # Most objects are here to stay; a collection would only delay requests.
         if self._work.is_quiet or self._busy_rounds > BUSY_ROUNDS_MAX:
             self._busy_rounds = 0
             collect_garbage()
@@ -281,7 +284,7 @@ class Maintenance:
                     idle_rolls += 1
                     self._commits.request(log.flusher)
             except UnknownTopicOrPartition:
-                pass  # deleted since the pass began
+                pass  # The topic was deleted since the pass began.
             except Exception as error:
                 failed += 1
                 self._observe("retention_failed", topic=topic, partition=partition, error=error)
@@ -309,12 +312,13 @@ class Maintenance:
         return log, plan
 
     async def _drop(self, expired: Sequence[tuple[Log, RetentionPlan]], turns: Turns) -> int:
-        """Drop what expired, once it is safe where the logs begin; how many logs failed."""
+        """Drop expired segments, once the new log starts are on stable storage. Returns how many
+        logs failed."""
         logs = [log for log, _ in expired]
         try:
             await self._work.in_storage_thread(lambda: self._directory.secure_log_starts(logs))
         except StorageError as error:
-            # Perhaps the disk is full; then dropping is what makes room.
+            # If the disk is full, dropping segments makes room.
             self._observe("checkpoint_failed", error=error.message)
         failed = 0
         for log, plan in expired:
@@ -332,7 +336,8 @@ class Maintenance:
     async def _look_at_clock(self) -> None:
         self._trusted_time.look()
         at_ms = self._trusted_time.trusted_ms
-        # The lock file may belong to another account, which lets us write it but not set its time.
+        # If the lock file belongs to another account, its time cannot be set, even with the right
+        # to write.
         with contextlib.suppress(PermissionError):
             await self._work.in_storage_thread(lambda: self._directory.seen(at_ms))
 
@@ -349,9 +354,9 @@ class Maintenance:
 
     async def _flush(self) -> None:
         now = self._clock.monotonic()
-        # Thousands of logs with nothing to do are looked at every second. A request waits for a
-        # sync where the watermark is not at the end; if the one asked for could not begin, this
-        # one may. A snapshot of producers may be left by a sync that found no room for it.
+        # This runs every second over thousands of logs, most of which need nothing. If the high
+        # watermark is below the log end, a request waits for a sync; its own sync may not have been
+        # able to begin. A producer snapshot may be left over from a sync that found no disk space.
         due = [
             log
             for log in self._directory.open_logs()

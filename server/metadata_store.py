@@ -1,8 +1,8 @@
 """Topics, positions, users, rules and quotas of a broker, as records of its metadata log.
 
-A change is appended, and answered once it is applied, which is after all brokers in sync have it;
-a single broker is all of them. What is applied follows the high watermark, which something else
-moves.
+A change is appended as a record, and answered once the record is applied. Records are applied up to
+the high watermark, so after all in-sync replicas have them; a single broker is the only one. Other
+code moves the high watermark.
 """
 
 import asyncio
@@ -51,52 +51,53 @@ R = TypeVar("R")
 TopicChange = SteppedChange[TopicEntry]
 
 AccessPlan = Callable[[], tuple[R, Sequence[AccessRecord]]]
-"""Looks at users, rules or quotas: the outcome of a request, and the records that it needs. May
-raise a `CodedError` instead. Runs in a thread while no other change of them is made."""
+"""Plans a change of users, rules or quotas: returns the outcome of the request, and the records to
+append, or raises a `CodedError`. Runs in a thread, while no other such change is made."""
 
 TOPIC_SECONDS: Final = 30.0
-"""How long a change of a topic is waited for; Kafka's default for a request."""
+"""How long a request waits for a change of a topic; Kafka's default request timeout."""
 
 POSITION_SECONDS: Final = 5.0
-"""How long a commit is waited for, as Kafka's `offsets.commit.timeout.ms`."""
+"""How long a request waits for a commit of positions, as Kafka's `offsets.commit.timeout.ms`."""
 
 RETRY_SECONDS: Final = 1.0
-"""After this a change that the disk did not let be made is made again."""
+"""How long after a failure of the disk a change is tried again."""
 
 
 class Leadership(Protocol):
-    """What is known of who leads."""
+    """What the store has to know of the broker's role as leader."""
 
     @property
     def alone(self) -> bool:
-        """Whether a record is committed once it is synced here: there is no other broker."""
+        """Whether this is a single broker: a record is committed once it is synced here."""
         ...
 
     def check_topics(self) -> None:
-        """Raise a `CodedError` where this broker may not change topics now."""
+        """Raise a `CodedError` if this broker may not change topics now."""
         ...
 
     def check_coordinates(self) -> None:
-        """Raise a `CodedError` where this broker may not answer positions now."""
+        """Raise a `CodedError` if this broker may not answer requests for positions now."""
         ...
 
     def check_positions(self) -> None:
-        """Raise a `CodedError` where this broker may not take commits now."""
+        """Raise a `CodedError` if this broker may not accept commits of positions now."""
         ...
 
     def begin_append(self) -> None:
-        """To be called before a record is appended, behind one of these checks. Raises
+        """Prepare the append of a record. Called after one of the checks. Raises
         `StorageError`."""
         ...
 
     def appended(self, offset: int, settled: Callable[[CodedError | None], None]) -> None:
-        """A record was appended at `offset`. `settled` is called, perhaps at once, when all brokers
-        in sync have it, or with the error where they will not, as far as is known."""
+        """Report a record that was appended at `offset`. `settled` is called, perhaps at once, when
+        all in-sync replicas have the record; with an error if, as far as this broker knows, they
+        will not get it."""
         ...
 
     async def trimmed(self, logs: Sequence[Log]) -> Mapping[Log, Exception]:
-        """Wait until all brokers in sync begin `logs` where this one does; those of which that did
-        not come true, and why."""
+        """Wait until all in-sync replicas have the same log starts of `logs` as this broker.
+        Returns the logs for which that failed, with the reason."""
         ...
 
 
@@ -108,7 +109,7 @@ class Waiting:
     def __init__(self, offset: int, *, settled: bool = False) -> None:
         self.offset = offset
         self.settled = settled
-        """Whether it is known that all brokers in sync have it."""
+        """Whether all in-sync replicas are known to have the record."""
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def fail(self, error: CodedError) -> None:
@@ -144,8 +145,8 @@ class _MetadataSync:
 
 
 class MetadataStore:
-    """What handlers change topics, positions, users, rules and quotas with. What is answered is on
-    stable storage, here and wherever else it has to be."""
+    """Makes the changes of topics, positions, users, rules and quotas that requests ask for. A
+    change that was answered is on stable storage, here and at all in-sync replicas."""
 
     def __init__(
         self,
@@ -157,7 +158,7 @@ class MetadataStore:
         security: SecurityService,
         gone: Callable[[str, int], None],
     ) -> None:
-        """`gone` is called with each topic, and its partitions, that is deleted here."""
+        """`gone` is called with the name and the number of partitions of each deleted topic."""
         self.metadata: MetadataLog = directory.metadata
         self._work = work
         self._commits = commits
@@ -166,31 +167,31 @@ class MetadataStore:
         self.leadership = leadership
         self._security = security
         self._access = self.metadata.state.access
-        """Users, rules and quotas that hold. They follow those of the metadata log."""
+        """The users, rules and quotas in force. They follow those of the metadata log."""
         security.open(self._access)
         self.changed: Callable[[], None] = _nothing
-        """Called when topics are not what they were."""
+        """Called when topics have changed."""
         self._asked: deque[tuple[str, TopicChange]] = deque()
-        """Topics and changes that are not done, in the order in which they were asked for."""
+        """Topics with their changes that are not done, in the order of the requests."""
         self._trying_again: asyncio.Task[None] | None = None
         self._syncing_again: asyncio.Task[None] | None = None
         self._waiting: deque[Waiting] = deque()
         self._pending: tuple[int, int] = (0, 0)
-        """Positions, and their bytes, in commits on their way."""
+        """The number and the bytes of new positions in commits that are not applied yet."""
         self._committing: dict[str, int] = {}
-        """How many commits of each group are on their way."""
+        """How many commits of each group are not applied yet."""
         self._applying: asyncio.Task[None] | None = None
         self._writing: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
         self._changes_to = 0
-        """Behind the last record appended here that is not about positions."""
+        """The offset after the last appended record that is not about positions."""
         self._last_topic: Waiting | None = None
         self._serves_from = self.metadata.log.log_end_offset
         self._known = asyncio.Event()
         self._caught_up = False
-        """Whether all that there was when this broker began to lead is applied and holds."""
+        """Whether all records that the log had when this broker began to lead are applied."""
         self._stuck = False
-        """Whether a change of a topic could not be made, for want of room perhaps."""
+        """Whether a change of a topic could not be applied, perhaps because the disk is full."""
         self.topics = TopicProposals(
             directory.changes, directory.reserve, self._propose, self._check_topic
         )
@@ -200,7 +201,7 @@ class MetadataStore:
     # Leading, and not
 
     def leads(self) -> None:
-        """This broker begins to lead: it answers once it has applied all that there is."""
+        """Begin to answer as the leader, once all records that the log has now are applied."""
         self._serves_from = self.metadata.log.log_end_offset
         self._changes_to = 0
         self._stuck = self._caught_up = False
@@ -208,7 +209,7 @@ class MetadataStore:
         self.moved()
 
     def leads_no_more(self, error: CodedError) -> None:
-        """Answer all who wait: what becomes of their changes, the next leader knows."""
+        """Answer all waiting requests with `error`: the next leader decides about their changes."""
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
             each.fail(error)
@@ -216,12 +217,12 @@ class MetadataStore:
 
     @property
     def knows(self) -> bool:
-        """Whether topics, positions, users and rules are those that an earlier leader may have
-        shown, as far as they can be."""
+        """Whether topics, positions, users and rules include everything that an earlier leader may
+        have shown, or cannot include it because of a failure."""
         return self._caught_up or self._stuck or self.metadata.failure is not None
 
     async def known(self, seconds: float) -> None:
-        """Wait until `knows` is so, but no longer than this."""
+        """Wait until `knows` is true, for `seconds` at most."""
         if not self.knows:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._known.wait(), seconds)
@@ -251,7 +252,8 @@ class MetadataStore:
     # Applying
 
     def moved(self) -> None:
-        """Apply what may be applied; called whenever the watermark, or the synced end, moves."""
+        """Apply the records that may be applied. Called whenever the high watermark or the synced
+        offset moves."""
         if self._applying is None:
             change = self.metadata.next_change()
             self._answer_waiting()
@@ -313,7 +315,8 @@ class MetadataStore:
             self.moved()
 
     def _settle(self) -> None:
-        """All is applied that may be: see that more may, and that the log stays short."""
+        """After all records that may be applied are: request a sync, so that more may be, and write
+        the state if that is due, so that the log stays short."""
         if self.metadata.unsynced:
             self._commits.request(self._sync)
         if self._writing is None and self.metadata.state_due:
@@ -332,7 +335,7 @@ class MetadataStore:
     # Waiting
 
     def _answer_waiting(self) -> None:
-        """Answer the waits whose records are applied, or never will be."""
+        """Complete the waits whose records are applied, or never will be."""
         waiting = self._waiting
         applied = -1 if self._access_changed else self.metadata.applied
         self._caught_up = self._caught_up or applied >= self._serves_from
@@ -370,7 +373,7 @@ class MetadataStore:
         self._commits.request(self._sync)
 
     def _append(self, record: MetadataRecord) -> Waiting:
-        """Append a record; the wait for it."""
+        """Append a record; returns the wait for it."""
         self.leadership.begin_append()
         waiting = Waiting(self.metadata.append(record))
         self._waiting.append(waiting)
@@ -386,7 +389,7 @@ class MetadataStore:
         self._answer_waiting()
 
     async def _within(self, seconds: float, waiting: Waiting) -> None:
-        # A disk that is slow is waited for, whatever it takes; other brokers are not.
+        # The wait for a slow disk has no limit; the wait for other brokers has one.
         limit = None if self.leadership.alone else seconds
         try:
             await asyncio.wait_for(asyncio.shield(waiting.done), limit)
@@ -401,8 +404,9 @@ class MetadataStore:
     def make(
         self, asked: Iterable[tuple[str, Steps[TopicEntry]]]
     ) -> tuple[Sequence[TopicChange], asyncio.Task[None]]:
-        """The changes of topics that `asked` names, and what is done when they are. They are
-        carried out one after another, in the order in which they were asked for."""
+        """Begin changes of topics, each given by the topic's name and the steps. Returns the
+        changes, and a task that ends when they are done. Changes are carried out one after another,
+        in the order of the calls."""
         named = [(topic, SteppedChange(steps)) for topic, steps in asked]
         self._forget_done()
         self._asked += named
@@ -410,8 +414,8 @@ class MetadataStore:
         return changes, self._work.start(self._carry_out(changes))
 
     def settle(self, topic: str) -> None:
-        """At a single broker: finish the change that is under way, and all that were asked for up
-        to the last one of `topic`, here and now. For a request that cannot wait for a change."""
+        """At a single broker: finish at once the change that is under way, and all changes up to
+        the last change of `topic`. For a request that cannot wait for a change."""
         self._forget_done()
         needed = 0
         for count, (name, change) in enumerate(self._asked, start=1):
@@ -420,7 +424,7 @@ class MetadataStore:
         self._finish(needed)
 
     def settle_all(self) -> None:
-        """At a single broker: finish all that was asked for."""
+        """At a single broker: finish all changes at once."""
         self._finish(len(self._asked))
 
     def _finish(self, count: int) -> None:
@@ -432,8 +436,8 @@ class MetadataStore:
             self._asked.popleft()
 
     def create_now(self, topic: str, partitions: int) -> None:
-        """Make a topic here and now, for a request that cannot wait. Raises as
-        `TopicProposals.create`, and `LeaderNotAvailable` at a cluster member."""
+        """Create a topic at once, for a request that cannot wait. Raises what
+        `TopicProposals.create` raises, and `LeaderNotAvailable` at a cluster member."""
         if not self.leadership.alone:
             raise LeaderNotAvailable(f"topic {topic!r} is not made yet; try again")
         change = SteppedChange(self.topics.create(topic, partitions, {}))
@@ -444,7 +448,8 @@ class MetadataStore:
         turns = self._work.turns()
         for change in changes:
             async with self._turn:
-                # A change that timed out may still be applied: what this one is checked against.
+                # An earlier change that timed out may still be applied, and this change is checked
+                # against its result.
                 await self._changes_applied()
                 self.metadata.apply_put_off()
                 change.begin()
@@ -460,7 +465,7 @@ class MetadataStore:
         self._forget_done()
 
     async def _changes_applied(self) -> None:
-        """Wait for a change that was not waited for to its end."""
+        """Wait until an earlier change, whose own wait timed out, is applied."""
         if self.metadata.applied < self._changes_to:
             waiting = Waiting(self._changes_to - 1, settled=True)
             self._waiting.append(waiting)
@@ -488,8 +493,10 @@ class MetadataStore:
     # Users, rules and quotas
 
     def change_access(self, plan: AccessPlan[R]) -> asyncio.Future[R]:
-        """Change users, rules or quotas as `plan` says. Done when the change holds."""
-        # A client that goes away leaves no change half done: the next one is planned upon it.
+        """Change users, rules or quotas as `plan` says. The future is done when the change is in
+        force."""
+        # Shielded: a client that disconnects must not stop a change halfway, because the next
+        # change is planned upon its result.
         return asyncio.shield(self._work.start(self._change_access(plan)))
 
     async def _change_access(self, plan: AccessPlan[R]) -> R:
@@ -508,8 +515,9 @@ class MetadataStore:
     def commit(self, group: str, positions: Sequence[StoredPosition]) -> asyncio.Future[None]:
         """Store `positions` under `group`, all or none.
 
-        Raises `InvalidGroupId` for a name that is empty or too long, `InvalidRequest` for an entry
-        that is no position, `InvalidCommitOffsetSize` for more than there may be, `StorageError`.
+        Raises `InvalidGroupId` for a name that is empty or too long, `InvalidRequest` for an
+        invalid position, `InvalidCommitOffsetSize` beyond the limit of all positions,
+        `StorageError`.
         """
         return self._work.start(self._commit(group, positions))
 
@@ -541,7 +549,8 @@ class MetadataStore:
         return [(topics[base].topic_id, each) for base, each in based if base in topics]
 
     async def _made(self, record: MetadataRecord) -> None:
-        """Append what is of positions, and wait for it; errors are those of a coordinator."""
+        """Append a record about positions, and wait until it is applied. Errors become those of a
+        group coordinator."""
         try:
             await self._within(POSITION_SECONDS, self._append(record))
         except NotLeader as error:
@@ -571,14 +580,15 @@ class MetadataStore:
             (topics[base].topic_id, topic, partition)
             for topic, partition in partitions
             if (base := base_of(topics, topic)) in topics
-            # A commit that is on its way may make one that is not there yet.
+            # A commit that is not applied yet may add a position.
             and (group in self._committing or positions.get(group, topic, partition) is not None)
         ]
         if gone:
             await self._made(SomeForgotten(group, gone))
 
     def used(self, group: str, at_ms: int) -> asyncio.Future[None]:
-        """Note that `group` is used, if any of its positions may expire. Raises `StorageError`."""
+        """Record that `group` is used, if its positions are of a consumer group. Raises
+        `StorageError`."""
         return self._work.start(self._used(group, at_ms))
 
     async def _used(self, group: str, at_ms: int) -> None:
@@ -587,8 +597,8 @@ class MetadataStore:
             await self._made(PositionsUsed(group, at_ms))
 
     def expire(self, group: str, retention_ms: int, now_ms: int) -> asyncio.Future[int]:
-        """Forget `group` if it has expired, which a commit on its way may have changed; how many
-        positions that were. Raises `StorageError`."""
+        """Drop the positions of `group` if they have expired and no commit of the group is on its
+        way. The result is the number of dropped positions. Raises `StorageError`."""
         return self._work.start(self._expire(group, retention_ms, now_ms))
 
     async def _expire(self, group: str, retention_ms: int, now_ms: int) -> int:
@@ -601,10 +611,10 @@ class MetadataStore:
         return count
 
     async def trimmed(self, logs: Sequence[Log]) -> Mapping[Log, Exception]:
-        """Wait until others know too where `logs` begin now, which is on stable storage here; the
-        logs of which they do not, and why."""
+        """Wait until all in-sync replicas have the new log starts of `logs`, which are on stable
+        storage here. Returns the logs for which that failed, with the reason."""
         return await self.leadership.trimmed(logs)
 
 
 def _nothing() -> None:
-    """For where no caller waits."""
+    """Do nothing: the default of a callback."""

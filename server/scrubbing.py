@@ -1,8 +1,9 @@
-"""Scrubbing: all logs are read again and again, slowly, so that bytes that changed on the disk are
-found while other brokers still have good ones.
+"""Scrubbing: all logs are read again and again, slowly, to find bytes that changed on the disk
+while other brokers still have undamaged copies.
 
-A round reads every segment once. Rounds begin `log.scrub.days` apart; the rate is what such a round
-needs, within bounds. A reader that met damage has its segment checked at once.
+A round reads every segment once. Rounds begin `log.scrub.days` apart, and the rate is chosen so
+that a round takes that long, within bounds. If a reader finds damage, its segment is checked at
+once.
 """
 
 import asyncio
@@ -29,29 +30,29 @@ from .work import Work
 SCRUB_INTERVAL_MS: Final = 1_000
 
 MIN_RATE: Final = 1 << 20
-"""Bytes a second: what little there is has been read in a moment, and the round rests then."""
+"""Lowest rate in bytes a second: with little data, a round ends early, and scrubbing pauses."""
 
 MAX_RATE: Final = 16 << 20
-"""Bytes a second: of a disk's time some per cent. What is more than 9 TiB takes longer than a week
-then."""
+"""Highest rate in bytes a second: a few per cent of a disk's time. A round over more than 9 TiB
+takes longer than a week at this rate."""
 
 BURST_S: Final = 10.0
-"""So much is made up for, when a pass came late."""
+"""How many seconds of reading a late pass makes up for at most."""
 
 CHECK_AGAIN_S: Final = 600.0
-"""A segment is not checked again for a reader before that."""
+"""How long a check of a segment for a reader counts; only after that it is checked again."""
 
 CHECKS_MAX: Final = 1_000
-"""Segments that are remembered for that."""
+"""The most checks of segments that are remembered."""
 
 CHECK_WAIT_S: Final = 5.0
-"""So long a reader waits for the check of a segment."""
+"""How long a reader waits for the check of a segment."""
 
 _DAY_S: Final = 86_400.0
 
 
 class Scrubber:
-    """Checks the segments of a directory."""
+    """Checks the segments of a data directory."""
 
     def __init__(
         self,
@@ -77,12 +78,12 @@ class Scrubber:
         self._observe = observe
         self._round: Iterator[Partition] | None = None
         self._log: Log | None = None
-        """The log that is read, once its first segment was begun."""
+        """The log whose segments are read now."""
         self._next_offset = 0
-        """Its segments from there on are still to be read."""
+        """The log's segments with a base offset from here on are still to be read."""
         self._scrub: SegmentScrub | None = None
         self._open: set[SegmentScrub] = set()
-        """Those that have a file open, perhaps."""
+        """Scrubs that may have a file open."""
         self._began_s = 0.0
         self._round_bytes = 0
         self._next_round_s = clock.monotonic()
@@ -91,17 +92,17 @@ class Scrubber:
         self._checks: dict[Segment, tuple[float, asyncio.Task[None]]] = {}
         self._one_check = asyncio.Lock()
         self._damaged: set[Partition] = set()
-        """Partitions whose damage was looked at."""
+        """Damaged partitions whose segments were checked."""
 
     def close(self) -> None:
-        """Give up all files, once no thread reads them any more."""
+        """Close all files. No thread may be reading them any more."""
         for scrub in self._open:
             scrub.close()
 
     # Rounds
 
     async def run_pass(self) -> None:
-        """Read as much as is due by now."""
+        """Read as many bytes as are due by now."""
         self._look_at_damage()
         now_s = self._clock.monotonic()
         passed_s, self._passed_s = now_s - self._passed_s, now_s
@@ -118,13 +119,13 @@ class Scrubber:
             await turns.give_way()
 
     def _rate(self) -> float:
-        """Bytes a second."""
+        """Return the rate of reading in bytes a second."""
         wanted = self._figures.scrub_total_bytes / (self._days * _DAY_S)
         return min(max(wanted, MIN_RATE), MAX_RATE)
 
     async def _begin_round(self, now_s: float) -> None:
         partitions = [*self._directory.partitions(), METADATA_PARTITION]
-        # A broker that is restarted every day comes to each of them some day all the same.
+        # A random start: a broker that is restarted every day still reads every log some day.
         first = self._random.randrange(len(partitions)) if partitions else 0
         partitions = partitions[first:] + partitions[:first]
         total, turns = 0, self._work.turns()
@@ -137,7 +138,7 @@ class Scrubber:
         self._round, self._due_bytes = iter(partitions), float(MIN_RATE)
 
     async def _step(self) -> bool:
-        """Read a piece; false when the round is over."""
+        """Read one piece of a segment. Returns false when the round is over."""
         scrub = self._scrub
         if scrub is None:
             scrub = self._scrub = await self._next_scrub()
@@ -154,8 +155,8 @@ class Scrubber:
         return True
 
     async def _next_scrub(self) -> SegmentScrub | None:
-        """The next segment of the log at hand; `None` where it has no more: the next log is at hand
-        then, or the round is over."""
+        """Return the scrub of the present log's next segment; `None` if the log has no more
+        segments: the round then goes on with the next log, or is over."""
         log = self._log
         if log is not None and self._is_current(log):
             for segment in log.segments:
@@ -195,7 +196,7 @@ class Scrubber:
         return more
 
     async def _end(self, scrub: SegmentScrub) -> None:
-        """Take in what a check has found."""
+        """Record the result of a check."""
         self._open.discard(scrub)
         scrub.close()
         self._figures.scrubbed_bytes += scrub.read_bytes
@@ -208,8 +209,8 @@ class Scrubber:
             await self._logs.prepare([log])
 
     def check(self, log: Log, segment: Segment) -> "asyncio.Task[None] | None":
-        """Check a segment in which a reader met damage, at once; the check, which was perhaps begun
-        for another reader. `None` where too many have been checked lately."""
+        """Check a segment at once, in which a reader has found damage. Returns the check, which may
+        have begun for another reader; `None` if too many segments were checked lately."""
         now_s = self._clock.monotonic()
         for one, (at_s, task) in list(self._checks.items()):
             if task.done() and now_s - at_s >= CHECK_AGAIN_S:
@@ -225,8 +226,8 @@ class Scrubber:
     async def checked(
         self, log: Log, offset: int, *, within_s: float | None = CHECK_WAIT_S
     ) -> bool:
-        """Wait until the segment that holds `offset` was checked, for so long at most; whether it
-        was, and is good."""
+        """Wait until the segment that holds `offset` is checked, for `within_s` at most. Returns
+        whether the check is done and found no damage."""
         await self._logs.prepare([] if log.prepared else [log])
         segment = log.segment_list.holding(offset)
         task = self.check(log, segment)
@@ -243,7 +244,8 @@ class Scrubber:
             await self._end(scrub)
 
     def _look_at_damage(self) -> None:
-        """Check what is in front of damage that was met: readers look at a part of a segment."""
+        """Check the whole of each segment with newly found damage: readers read only a part, so
+        that there may be damage before it."""
         damaged = self._figures.damaged_partitions
         for partition in damaged.keys() - self._damaged:
             log = self._find(partition)
@@ -253,7 +255,7 @@ class Scrubber:
         self._damaged = set(damaged)
 
     def damages(self) -> Iterator[str]:
-        """What is damaged, in words."""
+        """Yield a text about each damaged place."""
         for partition in list(self._figures.damaged_partitions):
             log = self._find(partition)
             damages = [one.damaged for one in log.segments] if log is not None else []

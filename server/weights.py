@@ -1,14 +1,14 @@
-"""What requests take in memory, with their answers: estimated before anything of that is made.
+"""Estimates how much memory a request takes with its answer, before either is made.
 
-    form        the message object that is made of a frame: items of so many bytes each, of which a
-                frame of a size can have so many at most
-    answer      what is answered for each item of the request, and what is noted about it meanwhile
-    announced   what else an answer has, by what the broker knows: the intervals of a count, the
+    form        the message object decoded from a frame: its items, with the bytes that each takes
+                and the most items that a frame of a size can have
+    answer      the answer to each item of the request, and notes about the item meanwhile
+    announced   what else an answer has, from the broker's state: the intervals of a count, the
                 partitions of all topics, the members of a group
 
-Record sets of produce and fetch are not in it. Those of a produce are views of its frame, and are
-appended at once; those of a fetch are read when the turn of its answer has come, or sent from their
-file.
+Record sets of produce and fetch are not included. Record sets of a produce are views of its frame,
+and are appended at once. Messages of a fetch are read when its answer is to be sent, or sent from
+their file.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -64,61 +64,62 @@ from ..values import value_class
 from .handlers.base import Services
 
 LARGE_BYTES: Final = 64 * 1024
-"""Requests that take more are large: a connection has few of them worked on at a time."""
+"""Requests that take more memory are large: a connection may have few of them at a time."""
 
 BASE_BYTES: Final = 4 * 1024
-"""What any request takes: its task, its answer, what both are held by."""
+"""Memory of any request: its task, its answer, and the objects that hold them."""
 
 _TEXT_BYTES: Final = 56
 _DATA_BYTES: Final = 40
 _NUMBER_BYTES: Final = 32
 _LIST_BYTES: Final = 64
-"""Python objects, without the bytes of a text."""
+"""Sizes of Python objects, without the bytes of a text."""
 
 _SLOT_BYTES: Final = 8
-"""A place in a list."""
+"""Size of an entry in a list."""
 
 _STRUCT_BYTES: Final = 24
-"""A message object, without its fields."""
+"""Size of a message object, without its fields."""
 
 _SENTENCE_BYTES: Final = 250
-"""The sentence beside an error code, which quotes what was sent."""
+"""Size of an error message, which quotes the wrong value."""
 
 _NOTED_BYTES: Final = 200
-"""What is noted about an item while it is answered: that it was met, and what is known of it."""
+"""Size of what a handler notes about an item while it answers the request."""
 
 _INTERVAL_BYTES: Final = 64
-"""An interval of a count: in an array, as a number in a list, and encoded."""
+"""Size of an interval of a count: in an array, as a number in a list, and encoded."""
 
 _PARTITION_BYTES: Final = 700
-"""A partition in an answer that lists them, with its replicas."""
+"""Size of a partition with its replicas in an answer that lists partitions."""
 
 _SEGMENT_BYTES: Final = 900
-"""A segment in an answer, with its times and the verdict of retention."""
+"""Size of a segment in an answer, with its times and the verdict of retention."""
 
 _PRODUCER_BYTES: Final = 500
-"""A producer in an answer."""
+"""Size of a producer in an answer."""
 
 _OFFSET_BYTES: Final = 50
-"""An offset in an answer of the first version of list-offsets."""
+"""Size of an offset in an answer of the first version of list-offsets."""
 
 _POSITION_BYTES: Final = 700
-"""A position in an answer, without the text beside it."""
+"""Size of a position in an answer, without its metadata text."""
 
 _NAME_BYTES: Final = 400
-"""A name in a list, a user or a group."""
+"""Size of a user or a group in an answer that lists names."""
 
 _RULE_BYTES: Final = 600
-"""An access rule in an answer."""
+"""Size of an access rule in an answer."""
 
 _QUOTA_BYTES: Final = 1_200
-"""An entity with its quotas in an answer."""
+"""Size of an entity with its quotas in an answer."""
 
 _SETTING_BYTES: Final = 700
-"""A setting in an answer, with its synonyms."""
+"""Size of a setting in an answer, with its synonyms."""
 
 _WAITS_AND_COPIES: Final = frozenset({PRODUCE.key, REPLICATE.key})
-"""A produce holds its frame alone; a follower has its own bounds, and one request under way."""
+"""APIs whose items are not counted: a produce holds only its frame; a follower has bounds of its
+own, and one request at a time."""
 
 _MORE_NOTED_BYTES: Final = {
     CREATE_TOPICS.key: 3_000,
@@ -126,8 +127,8 @@ _MORE_NOTED_BYTES: Final = {
     CREATE_PARTITIONS.key: 3_000,
     DELETE_ACLS.key: 800,
 }
-"""What more is noted about an item: changes of topics that are under way, and why they were
-refused; a filter of rules."""
+"""Additional size of notes about an item: a change of a topic that is under way with the reason of
+a refusal, or a filter of access rules."""
 
 
 @value_class
@@ -136,17 +137,17 @@ class _Items:
 
     field: str
     smallest_bytes: int
-    """The least that one takes in a frame."""
+    """The smallest encoded size of an item in a frame."""
     most: int
-    """How many there may be in all arrays of this kind together."""
+    """The most items in all arrays of this field together."""
     item_bytes: int
-    """What one takes, with its answer."""
+    """Memory of an item with its answer."""
     inner: "tuple[_Items, ...]"
-    """Arrays in each item."""
+    """The arrays in each item."""
 
 
 class Weight:
-    """What requests of one kind and version take."""
+    """The memory estimate for requests of one API and version, in bytes."""
 
     __slots__ = ("_announced", "_densest", "_items", "small_frame_bytes")
 
@@ -162,12 +163,13 @@ class Weight:
         self._densest = sorted(
             _flat(self._items), key=lambda each: each.item_bytes / each.smallest_bytes, reverse=True
         )
-        """The arrays, those first whose items are made of the least bytes for what they take."""
+        """The arrays, sorted by memory for each encoded byte, largest first."""
         self.small_frame_bytes = self._small_frame_bytes()
-        """Frames of up to so many bytes are small, if their answer announces nothing more."""
+        """The largest frame that cannot take more than `LARGE_BYTES`, apart from what its answer
+        announces."""
 
     def of_frame(self, size_bytes: int) -> int:
-        """What a request takes at most whose frame has so many bytes, without what its answer
+        """Return the most memory of a request with a frame of this size, without what its answer
         announces."""
         total = BASE_BYTES + 2 * size_bytes
         for each in self._densest:
@@ -177,13 +179,14 @@ class Weight:
         return total
 
     def of_request(self, services: Services, request: Any, version: int) -> int:
-        """What a request takes, without the texts in it, and what its answer announces."""
+        """Return the memory of a decoded request, without its texts, including what its answer
+        announces."""
         announced = self._announced
         more = 0 if announced is None else announced(services, request, version)
         return self.of_items(request) + more
 
     def of_items(self, request: Any) -> int:
-        """The same without what its answer announces."""
+        """As `of_request`, without what its answer announces."""
         return BASE_BYTES + _bytes_of(request, self._items)
 
     def _small_frame_bytes(self) -> int:
@@ -229,8 +232,8 @@ def _flat(arrays: Iterable[_Items]) -> Iterable[_Items]:
 def _items(
     struct: type[Any], version: int, native: bool, answers: list[int], outer: int
 ) -> tuple[_Items, ...]:
-    """The arrays of a message, of which there are up to `outer`. Items of the first one have
-    `answers`, by how deep they are."""
+    """Return the arrays of a message that occurs up to `outer` times. `answers` has the size of the
+    answer to an item of the first array, then of the first array in that item, and so on."""
     found: list[_Items] = []
     compact = not native and is_flexible(struct, version)
     for spec in fields_of(struct, version, native=native):
@@ -252,7 +255,7 @@ def _items(
 
 
 def _smallest(wire_type: WireType | type[Any], version: int, *, native: bool, compact: bool) -> int:
-    """The least bytes that a value takes in a frame."""
+    """Return the smallest encoded size of a value in a frame."""
     if not native and not compact:
         return max(smallest_size(wire_type, version), 1)
     if not isinstance(wire_type, type):
@@ -264,13 +267,13 @@ def _smallest(wire_type: WireType | type[Any], version: int, *, native: bool, co
     specs = fields_of(wire_type, version, native=native)
     if compact:
         return 1 + sum(map(smallest, specs))
-    # A map, with the keys of what has no default.
+    # A map that has only the fields without a default.
     return 1 + sum(1 + len(spec.name) + smallest(spec) for spec in specs if spec.required)
 
 
 def _object_bytes(wire_type: WireType | type[Any], version: int | None = None) -> int:
-    """What a value takes as an object, without the bytes of texts and the items of arrays. Of what
-    was not sent, because the version does not have it, only lists take anything."""
+    """Return the memory of a value as an object, without the bytes of texts and the items of
+    arrays. Of the fields that the version does not have, only lists take memory."""
     match wire_type:
         case Integer() | Float():
             return _NUMBER_BYTES
@@ -293,8 +296,8 @@ def _object_bytes(wire_type: WireType | type[Any], version: int | None = None) -
 
 
 def _answers(struct: type[Any], version: int, *, native: bool) -> list[int]:
-    """What the answers to the items of a request take, by how deep they are: as objects and
-    encoded, each perhaps with a sentence."""
+    """Return the memory of the answer to an item of the request, then to an item nested in it, and
+    so on: as objects and encoded, with an error message if there may be one."""
     array = answering_array(struct)
     if array is None or not isinstance(array.type, Array):
         return []
@@ -321,7 +324,7 @@ def _count(services: Services, request: Any, version: int) -> int:
 
 
 def _partitions(services: Services, names: Iterable[str] | None) -> int:
-    """How many partitions the topics have that are named, or all of them."""
+    """Return how many partitions the named topics have; with `None`, all topics."""
     topics = services.directory.topics()
     if names is None:
         return sum(entry.partitions for entry in topics.values())
@@ -341,7 +344,8 @@ def _log_dirs(services: Services, request: Any, version: int) -> int:
 
 
 def _segments(services: Services, request: Any, most: int | None = None) -> int:
-    """How many segments the logs have that a request names, of each at most so many."""
+    """Return how many segments the logs named by a request have, with at most `most` counted for
+    each log."""
     total = 0
     opened = services.directory.opened_log
     for topic in request.topics:
@@ -451,4 +455,4 @@ ANNOUNCED: Final[Mapping[int, Announced]] = MappingProxyType(
         DESCRIBE_CLIENT_QUOTAS.key: _described_quotas,
     }
 )
-"""For requests whose answers have more than one item for each that is named."""
+"""By API key, how many bytes an answer has beyond one item for each item of its request."""

@@ -1,6 +1,7 @@
-"""One handler for each request, by subject: messages in, messages out, no byte order, no msgpack.
+"""The handlers: each answers the requests of one API, given and returned as message objects.
 
-Importing this package imports each of its modules, whose handlers register themselves.
+Handlers do no encoding. Importing this package imports all of its modules, whose handlers register
+themselves.
 """
 
 from collections.abc import Mapping
@@ -16,12 +17,12 @@ for _module in iter_modules(__path__, f"{__name__}."):
     import_module(_module.name)
 
 HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(registration.handlers)
-"""By the key of the request."""
+"""Handlers by API key."""
 
 HANDLERS_OF_MANY: Final[Mapping[int, HandlerOfMany]] = MappingProxyType(
     registration.handlers_of_many
 )
-"""For requests that are answered in bulk if one comes right behind the other."""
+"""By API key, handlers that answer several consecutive requests in one call."""
 
 MOST_AT_A_TIME: Final[Mapping[int, int]] = MappingProxyType(registration.most_at_a_time)
-"""How many requests one of `HANDLERS_OF_MANY` takes in one call."""
+"""By API key, how many requests a handler of `HANDLERS_OF_MANY` takes in one call."""

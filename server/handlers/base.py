@@ -1,4 +1,4 @@
-"""What every handler is given, and the operations that a client may do on a resource."""
+"""The services that every handler gets, and the operations that a client may do on a resource."""
 
 from collections.abc import Callable, Iterable
 
@@ -31,7 +31,7 @@ from ..work import Work
 
 @value_class
 class Services:
-    """The broker as handlers see it."""
+    """The parts of a broker that handlers use."""
 
     settings: BrokerSettings
     directory: LogDirectory
@@ -42,7 +42,7 @@ class Services:
     groups: GroupService
     clock: Clock
     trusted_time: TrustedTime
-    """The clock of retention."""
+    """The clock that retention uses."""
     figures: Figures
     outcomes: Outcomes
     fetches: ParkingLot
@@ -70,8 +70,8 @@ def allowed_bits(
     name: str,
     operations: Iterable[Operation],
 ) -> int:
-    """Those of `operations` that the client of a request may do; all of them where rights are not
-    looked at."""
+    """Return, as bits, which of `operations` the client of a request may do on a resource; without
+    authorization, all of them."""
     if not services.security.authorization:
         return bits(operations)
     rights = services.security.authorizer.rights(call.principal, call.client_host)

@@ -66,13 +66,13 @@ FIRST_VERSION_WITH_V1 = 2
 """Older fetches speak message format v0 only."""
 
 FIRST_VERSION_WITH_V2 = 4
-"""From here on the reader knows record batches."""
+"""First version whose readers know record batches."""
 
 AT_ONCE: Final = 16
-"""Partitions of one topic that are found and read without giving way to other requests."""
+"""The most partitions of one topic that are read without giving way to other requests."""
 
 FIRST_VERSION_WITH_MAX_BYTES = 3
-"""From here on the response has a limit, and a first message larger than it comes whole."""
+"""First version whose response has a size limit; a first message above the limit comes whole."""
 
 
 def newest_format(version: int) -> int:
@@ -82,7 +82,7 @@ def newest_format(version: int) -> int:
     return 1 if version >= FIRST_VERSION_WITH_V1 else 0
 
 
-@handles_many(FETCH, most=1)  # The next one is taken up if this answer leaves room for it.
+@handles_many(FETCH, most=1)  # The next fetch is handled if this answer leaves room for it.
 @each_alone
 def handle_many(
     services: Services, request: FetchRequest, version: int
@@ -108,7 +108,8 @@ def handle_many(
 
 
 def _asks_for_one(request: FetchRequest) -> bool:
-    """Whether a fetch is for one partition, as most are, and its reader doubts nothing."""
+    """Whether a fetch is for one partition, as most are, and does not ask for a check of stored
+    messages."""
     topics = request.topics
     return len(topics) == 1 and len(topics[0].partitions) == 1 and not topics[0].partitions[0].check
 
@@ -116,7 +117,8 @@ def _asks_for_one(request: FetchRequest) -> bool:
 def _answer_one(
     services: Services, request: FetchRequest, version: int
 ) -> FetchResponse | PendingAnswer:
-    """As `_answering`, for a single partition: with no generator where it can be answered now."""
+    """As `_answering`, for a single partition: without a generator if the answer can be made
+    now."""
     reading = _Reading(services, request, version)
     (topic,) = request.topics
     if not reading.find_in(topic.name, topic.partitions[0], reading.add_topic(topic.name)):
@@ -133,7 +135,8 @@ def _answer_one(
 def _finished(
     services: Services, request: FetchRequest, pieces: Pieces[FetchResponse | PendingAnswer]
 ) -> FetchResponse | PendingAnswer:
-    """What comes of an answer in pieces: one for many partitions gives way to other requests."""
+    """Return the result of an answer in pieces: at once for few partitions; for many, other
+    requests are handled between the pieces."""
     if len(request.topics) == 1 and len(request.topics[0].partitions) <= AT_ONCE:
         return finish(pieces)
     return in_turns(services.work, pieces)
@@ -162,7 +165,8 @@ def _finding_again(
 
 
 def _when_enough(reading: "_Reading") -> Pieces[FetchResponse | PendingAnswer]:
-    """The answer to a fetch whose messages are found: at once if they are enough, else later."""
+    """Return the answer to a fetch whose messages were located: at once if they are enough, else a
+    pending one."""
     services, request, version = reading.services, reading.request, reading.version
     wait_ms = min(request.max_wait_ms, services.settings.fetch_max_wait_ms)
     if wait_ms > 0 and not reading.is_enough():
@@ -179,8 +183,8 @@ def _when_enough(reading: "_Reading") -> Pieces[FetchResponse | PendingAnswer]:
                 )
             services.figures.parked_refused += 1
     if version < FIRST_VERSION_WITH_V1:
-        # What is converted is read when the answer's turn has come: of a hundred requests in
-        # flight, each would hold its slice until then.
+        # Messages to convert are read when the answer's turn has come: otherwise each of a hundred
+        # requests in flight would hold its messages until then.
         return PendingAnswer(services.work.nothing(), partial(_read, services, request, version))
     if request.include_append_times:
         return _read(services, request, version)
@@ -188,7 +192,7 @@ def _when_enough(reading: "_Reading") -> Pieces[FetchResponse | PendingAnswer]:
 
 
 def _read(services: Services, request: FetchRequest, version: int) -> FetchResponse | PendingAnswer:
-    """The answer with what there is now."""
+    """Return the answer with the messages that the logs have now."""
 
     def answer() -> FetchResponse | PendingAnswer:
         return _finished(services, request, _reading(services, request, version))
@@ -208,8 +212,8 @@ def _reading(
 
 
 class _WaitingFetch:
-    """How long a fetch waits: until there are enough bytes, an error, or nothing left to wait for.
-    Only partitions that moved are checked again."""
+    """The wait of a fetch: it ends with enough bytes, with an error, or when further appends cannot
+    add bytes. Only partitions that changed are checked again."""
 
     def __init__(self, services: Services, request: FetchRequest) -> None:
         self._services = services
@@ -222,7 +226,8 @@ class _WaitingFetch:
             for partition in topic.partitions:
                 self._wanted[topic.name, partition.partition] = partition
         self.over = not self._wanted
-        """Whether to answer: there is enough, there is an error, or waiting cannot help."""
+        """Whether to answer now: there are enough bytes, there is an error, or waiting cannot
+        help."""
 
     def check(self) -> Pieces[None]:
         """Check the partitions until one of them ends the wait."""
@@ -259,7 +264,7 @@ class _WaitingFetch:
 
 
 class _Part(msgspec.Struct):
-    """Where the messages of one partition are."""
+    """The located messages of one partition, and the result that they belong in."""
 
     topic: str
     wanted: FetchPartition
@@ -277,16 +282,17 @@ class _Reading(msgspec.Struct):
     with_append_times: bool = False
     """Whether the append times that the request asks for are loaded."""
     available_bytes: int = 0
-    """What there is, of each partition up to what is wanted of it at most."""
+    """Bytes that are available, counted for each partition up to its `partition_max_bytes`."""
     topics: list[FetchTopicResult] = msgspec.field(default_factory=list)
     parts: list[_Part] = msgspec.field(default_factory=list)
-    """Those that give anything."""
+    """The partitions that have messages."""
     unreadable: list[_Part] = msgspec.field(default_factory=list)
-    """Of these, those in a format that the reader does not know."""
+    """The parts in a message format that the reader does not know."""
     budget_bytes: int = 0
     """How many bytes of messages the rest of the answer may have."""
     sets_left: int = MAX_APPEND_TIMES - 2
-    """Of how many sets append times may be answered; two more items say where none are known."""
+    """For how many more record sets the answer may have append times; two items are left to mark
+    offsets without known append times."""
     file_ranges: int = 0
 
     def __post_init__(self) -> None:
@@ -295,8 +301,8 @@ class _Reading(msgspec.Struct):
             self.budget_bytes = max(min(self.budget_bytes, self.request.max_bytes), 0)
 
     def find(self, *, as_they_are: bool = False) -> Pieces[bool]:
-        """Find where the messages are, without reading them. `False` if a log has to be prepared
-        first, or the search takes long; with `as_they_are`, logs are taken as they are."""
+        """Locate the messages, without reading them. `False` if a log has to be prepared first, or
+        the search takes long; with `as_they_are`, neither stops the search."""
         for topic in self.request.topics:
             if self.topics:
                 yield
@@ -309,7 +315,7 @@ class _Reading(msgspec.Struct):
         return True
 
     def add_topic(self, topic: str) -> list[FetchPartitionResult]:
-        """Begin the results of one more topic; the list for those of its partitions."""
+        """Begin the results of one more topic; returns the list for its partitions' results."""
         results: list[FetchPartitionResult] = []
         self.topics.append(FetchTopicResult(name=topic, partitions=results))
         return results
@@ -361,7 +367,7 @@ class _Reading(msgspec.Struct):
             far=far,
             end_offset=end_offset,
         )
-        # Only the first partition that gives anything may exceed its limit, by one message.
+        # Only the first partition with messages may exceed its limit, by one message.
         too_large = whole_messages and bool(self.parts) and found.size > limit_bytes
         if self.with_append_times and request.include_append_times and not too_large:
             if not self.sets_left:
@@ -384,8 +390,8 @@ class _Reading(msgspec.Struct):
             self.parts.append(_Part(topic, wanted, found, limit_bytes, result))
 
     def is_enough(self) -> bool:
-        """Whether the fetch is to be answered for what there is. Where a partition is named twice,
-        of which the last one counts, that is left to `_WaitingFetch` to say."""
+        """Whether the available bytes are enough to answer now. `False` if a partition is named
+        twice: only its last entry counts, and `_WaitingFetch` decides."""
         if self.available_bytes < self.request.min_bytes:
             return False
         topics = self.request.topics
@@ -398,7 +404,8 @@ class _Reading(msgspec.Struct):
         result.error_code, result.error_message = self.services.outcomes.of(error, api="fetch")
 
     def answer(self) -> Pieces[FetchResponse | PendingAnswer]:
-        """The response, or a later one once all is in a format that the reader knows."""
+        """Return the response, or a pending one if messages have to be converted to a format that
+        the reader knows."""
         for number, part in enumerate(self.parts):
             if number:
                 yield
@@ -433,7 +440,8 @@ class _Reading(msgspec.Struct):
         return PendingAnswer(self.services.work.nothing(), start)
 
     def _read(self, part: _Part) -> None:
-        """Read the bytes if they are few and in memory, else say where they are."""
+        """Put the messages into the result: the bytes if they are few and in memory, else the range
+        of the file to send them from."""
         found = part.found
         records: Buffer | FileRange | None = None
         if found.size < MIN_FILE_RANGE_BYTES:
@@ -480,8 +488,8 @@ class _Reading(msgspec.Struct):
             if converted.data:
                 data = bytes(converted.data)
                 break
-            # Nothing but control batches, and records below the offset that was asked for:
-            # this reader cannot pass them by itself.
+            # Only control batches, and records below the wanted offset: a reader of an old version
+            # cannot skip them by itself, so the next messages are read.
             following = walk(data, 0, converted.used_bytes, check_crc=False).last_offset + 1
             found = reader.read(log, following, part.found.size, whole_first=True)
             data = found.read()

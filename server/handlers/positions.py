@@ -70,16 +70,16 @@ from .repeats import answering_once
 from .window_reads import window_lag
 
 FIRST_VERSION_WITH_ALL = 2
-"""Of offset-fetch: null instead of topics asks for every position."""
+"""First version of offset-fetch in which null topics ask for all positions."""
 
 
 @handles(OFFSET_COMMIT)
 def commit(
     services: Services, request: OffsetCommitRequest, call: Call
 ) -> OffsetCommitResponse | PendingAnswer:
-    """Check each position, then make the good ones durable with one write.
+    """Check each position, then store the valid ones durably with one record.
 
-    Raises what is wrong with the member that commits.
+    Raises a `CodedError` if the group member may not commit.
     """
     services.groups.check_commit(
         request.group_id, request.member_id, request.generation_id, request.group_instance_id
@@ -109,7 +109,7 @@ def _committing(
     response = OffsetCommitResponse(topics=topics)
     if not positions:
         return response
-    # A commit waits for the disk, so it is not made here on the loop.
+    # A commit waits for the disk, so the answer is pending.
     ready = services.metadata.commit(request.group_id, positions)
 
     def committed() -> Pieces[OffsetCommitResponse]:
@@ -129,7 +129,8 @@ def _committing(
 
 
 def _retention_ms(request: OffsetCommitRequest, call: Call) -> int:
-    """Groups of Kafka clients come and go; who chose a name in our own protocol comes back."""
+    """Return how long a position is kept without use. Positions of the native protocol are kept:
+    their named reader comes back; groups of Kafka clients may be gone for good."""
     if not call.kafka:
         return KEPT
     return BROKERS if request.retention_time_ms < 0 else max(request.retention_time_ms, 1)
@@ -167,7 +168,7 @@ def _position(
 def fetch(
     services: Services, request: OffsetFetchRequest, call: Call
 ) -> OffsetFetchResponse | PendingAnswer:
-    """The positions of a name; one that was never committed has offset -1."""
+    """Return the positions of a group or name; a position never committed has offset -1."""
     if request.listing not in ("", LIST_NAMES, LIST_POSITIONS):
         raise InvalidRequest(
             f"listing is {request.listing!r}; it must be {LIST_NAMES!r} or {LIST_POSITIONS!r}, or "
@@ -185,7 +186,8 @@ def fetch(
 
 
 async def _fetch(services: Services, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """Answer what takes longer, in turns with the other requests."""
+    """Answer requests that may take long: lists, all positions, and lags. Other requests get their
+    turns meanwhile."""
     store = services.directory.committed
     if request.listing == LIST_NAMES:
         names = await services.work.in_storage_thread(
@@ -222,7 +224,7 @@ async def _all(services: Services, held: Iterable[StoredPosition]) -> OffsetFetc
 
 
 def _page(held: Iterable[StoredPosition], after: str) -> OffsetFetchResponse:
-    """The first positions behind the topic `after`: whole topics, and at least one of them."""
+    """Return one page of positions: whole topics whose names come after `after`, at least one."""
     topics: list[OffsetFetchTopicResult] = []
     listed = 0
     for topic, positions in groupby(held, key=lambda position: position.topic):
@@ -322,14 +324,14 @@ def _result(partition: int, position: StoredPosition | None) -> OffsetFetchParti
 
 @handles(OFFSET_DELETE)
 def delete(services: Services, request: OffsetDeleteRequest, call: Call) -> PendingAnswer:
-    """Forget positions of a group, but for those in topics to which a member subscribes."""
+    """Delete positions of a group, except in topics to which a member subscribes."""
     task = services.work.start(_delete(services, request))
     return PendingAnswer(task, task.result)
 
 
 async def _delete(services: Services, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    """Raises `InvalidGroupId`, `GroupIdNotFound`, `NonEmptyGroup`, and what a commit of positions
-    may raise."""
+    """Delete positions. Raises `InvalidGroupId`, `GroupIdNotFound`, `NonEmptyGroup`, and the errors
+    of a commit."""
     name = request.group_id
     check_name(name)
     services.metadata.check_coordinates()
@@ -366,9 +368,10 @@ async def _delete(services: Services, request: OffsetDeleteRequest) -> OffsetDel
 async def _subscribed(
     services: Services, name: str, asked: Collection[str], turns: Turns
 ) -> set[str] | None:
-    """Those of the topics to which members of a group subscribe; `None` where one does not say it.
+    """Return the topics in `asked` to which members of a group subscribe; `None` if a member's
+    subscription is not known.
 
-    Raises `GroupIdNotFound`, and `NonEmptyGroup` for members that are no consumers.
+    Raises `GroupIdNotFound`, and `NonEmptyGroup` if the members are not consumers.
     """
     group = services.groups.coordinator.groups.get(name)
     if group is None:
@@ -396,7 +399,8 @@ async def _subscribed(
 
 
 def _subscriptions(group: Group) -> list[bytes]:
-    """What the members brought for the protocol of the group; for all where none is chosen."""
+    """Return the members' metadata for the chosen protocol of the group; a member without metadata
+    for that protocol gives the metadata of all its protocols."""
     return [
         protocol.metadata
         for member in group.members.values()

@@ -11,9 +11,9 @@ produce (key 0): versions 0 to 7, native 0 to 3
 
 Left out: transactions, which are refused by name, and per-record errors of version 8 (KIP-467).
 
-The file goes from requests to rows by partition, to the log, and to the answers that wait: a set
-that takes long is appended later, in a thread (`late_appends`); with acks=all an answer waits for
-a sync, or for the followers (`PendingAck`).
+The file follows a request: its record sets are sorted by partition, appended, and answered. A set
+that takes long to check is appended later, with the help of a thread (`late_appends`). With
+acks=all an answer waits for a sync, or for the followers (`PendingAck`).
 """
 
 import asyncio
@@ -97,36 +97,36 @@ class ProduceResult(ProducePartitionResult, gc=True):  # type: ignore[call-arg] 
     pending: "PendingAck | None" = None
     """With acks=all: what the answer waits for."""
     late: asyncio.Future[None] | None = None
-    """Of a set that is appended later: done when it is appended or refused, cancelled when no
-    client waits for it."""
+    """For a set that is appended later: done when the set is appended or refused, cancelled when
+    no client waits for the answer."""
 
     def refuse(self, services: Services, error: Exception) -> None:
         """Put an error into the result."""
         self.error_code, self.error_message = services.outcomes.of(error, api="produce")
 
     def release(self, late: asyncio.Future[None]) -> None:
-        """Release the record set: it is in the log, or no client waits for it."""
+        """Drop the reference to the record set: it is in the log, or no client waits for it."""
         self.record_set = b""
 
 
 class PendingAck:
-    """The acknowledgement that record sets of one write with acks=all wait for."""
+    """The acknowledgement, with acks=all, of record sets that were appended in one write."""
 
     __slots__ = ("_commit", "_end_offset", "_log", "awaited", "error")
 
     def __init__(self, log: Log, partition: Partition, end_offset: int, commit: Commit | None):
-        """It is complete when the high watermark is at `end_offset`; in a cluster, when `commit`
-        is done."""
+        """Complete when the high watermark reaches `end_offset`; in a cluster, when `commit` is
+        done."""
         self._log = log
         self._end_offset = end_offset
         self._commit = commit
         self.awaited: tuple[Awaited, ...] = (partition,) if commit is None else (partition, commit)
-        """Events after which it may be complete."""
+        """Events after which the acknowledgement may be complete."""
         self.error: CodedError | None = None
         """Why the sets will not be as durable as acks=all asks."""
 
     def is_complete(self, services: Services) -> bool:
-        """Check again."""
+        """Whether the sets are durable, or never will be; the reason is in `error` then."""
         commit, log = self._commit, self._log
         if commit is not None:
             if commit.done:
@@ -144,7 +144,8 @@ class PendingAck:
 
 
 _new_result: Final[Callable[..., ProduceResult]] = ProduceResult
-"""Takes target, record set and, by name, partition: for mypy the class has no fields."""
+"""The constructor of `ProduceResult`, with target, record set and, by name, partition: mypy sees
+no fields in the class."""
 
 _set_of: Final[Callable[[ProduceResult], Buffer]] = attrgetter("record_set")
 _partitions_of: Final[Callable[[Any], list[Any]]] = attrgetter("partitions")
@@ -162,10 +163,10 @@ def _results_of(response: ProduceResponse) -> list[ProduceResult]:
 
 
 Outcome = ProduceResponse | PendingAnswer | Exception | None
-"""The outcome of a produce request; `None` is no answer."""
+"""The outcome of a produce request; `None` with acks=0, which has no answer."""
 
 RESULT_BYTES: Final = 500
-"""Memory of a result that waits, with the sentence of an error."""
+"""Memory of a result that waits, with the message of an error."""
 
 _pending_of: Final[Callable[[ProduceResult], PendingAck | None]] = attrgetter("pending")
 
@@ -182,9 +183,10 @@ def handle_many(
 ) -> Sequence[Outcome]:
     """Answer requests that arrived together, in their order: each gets what it would get alone.
 
-    The sets for one partition are appended in one write. Requests behind a `CloseConnection` are
-    not handled and have no outcome; where only a later answer can show whether there is one, the
-    requests behind it wait. If a request names a topic that has to be created, all wait for that.
+    The sets for one partition are appended in one write. Requests after a `CloseConnection` are
+    not handled and have no outcome. If a request may still end in a `CloseConnection` once its
+    late sets are appended, the requests after it wait. If a request names a topic that has to be
+    created, all requests wait for that.
     """
     if len(requests) == 1 and _names_many(requests[0]):
         return [in_turns(services.work, _handling(services, requests[0]))]
@@ -207,7 +209,8 @@ def _names_many(request: ProduceRequest) -> bool:
 
 
 def _handling(services: Services, request: ProduceRequest) -> Pieces[Outcome]:
-    """As `handle_many` of one request, in pieces. Its frame is pinned: the record sets stay."""
+    """As `handle_many` for one request, in pieces. Its frame is pinned, so that the record sets
+    stay unchanged between the pieces."""
     context = services.creations.context
     missing = services.creations.missing(_named_topics(services, (request,)))
     if not missing:
@@ -244,7 +247,8 @@ def handle_in_bulk(
     sources: Sequence[Sequence[ProduceRequest]],
     contexts: Sequence[CreationContext],
 ) -> Sequence[Sequence[Outcome]]:
-    """Answer the requests of several connections, of each as `handle_many`.
+    """Answer the requests of several connections; the result has one sequence a connection, as
+    from `handle_many`.
 
     If all have the same `acks` and all topics exist, the sets for one partition are appended in
     one write. Otherwise each connection is handled by itself, and the topics that its
@@ -269,7 +273,7 @@ def _handle_of(
 
 
 class _Rows:
-    """Record sets of requests, by request and by partition."""
+    """The record sets of requests, by request and by partition."""
 
     __slots__ = (
         "acks",
@@ -284,21 +288,22 @@ class _Rows:
 
     def __init__(self, requests: Sequence[ProduceRequest]) -> None:
         self.acks = requests[0].acks if requests else IN_THE_LOG
-        """Of all of them, if they are `alike`."""
+        """The `acks` of all requests, if the requests are `alike`."""
         self.alike = len(requests) == 1 or self.acks != NO_ANSWER
-        """Whether they have the same `acks`, and their answers can be made together."""
+        """Whether the requests have the same `acks`, and their answers can be made together."""
         self.requests = requests
         self.responses: list[ProduceResponse]
-        """One for each request, with its `ProduceResult`s."""
+        """One response for each request, with its `ProduceResult`s."""
         self.by_partition: dict[Partition, list[ProduceResult]]
         """The sets to append."""
         self.stay = False
-        """Whether the frames are pinned: the sets stay as they are when more is received."""
+        """Whether the frames are pinned: the sets do not change when the connection receives
+        more."""
         self.of_transactions: list[tuple[str, ProduceResponse]] = []
-        """Responses to requests of transactions, with the id of each."""
+        """Responses to requests of transactions, with the transactional id of each."""
         rows = ROWS.read(requests, self.acks) if requests else None
         self.one_each = rows is not None
-        """Whether each request brings one set."""
+        """Whether each request has exactly one record set."""
         if rows is not None:
             self.by_partition, self.responses = rows
         else:
@@ -312,7 +317,7 @@ class _Rows:
                 self.alike = False
 
     def add(self, request: ProduceRequest) -> Pieces[None]:
-        """Add a request, which may name any number of partitions and be of a transaction."""
+        """Add a request, which may name any number of partitions and belong to a transaction."""
         by_partition, topics = self.by_partition, request.topics
         if len(topics) != 1 or len(topics[0].partitions) != 1:
             topics = yield from _last_of_each(topics)
@@ -338,7 +343,8 @@ def _handle_then(
     ready: asyncio.Future[Any] | Wait,
     failures: Callable[[], Mapping[str, Exception]],
 ) -> list[Outcome]:
-    """As `_handle_now`, once `ready` is done."""
+    """As `_handle_now`, once `ready` is done: all requests are handled when the first of the
+    returned answers is made."""
     outcomes: list[Outcome] = []
     for request in requests:
         for topic in request.topics:
@@ -360,12 +366,12 @@ def _handle_then(
 
 
 def _size(request: ProduceRequest) -> int:
-    """Bytes of the sets of a request."""
+    """Return the size of a request's record sets in bytes."""
     return sum(len(one.records or b"") for topic in request.topics for one in topic.partitions)
 
 
 def _named_topics(services: Services, requests: Sequence[ProduceRequest]) -> Iterator[str]:
-    """Topics that these requests may create, if they do not exist."""
+    """Yield the topics that these requests may create, if they do not exist."""
     first_partitions = services.creations.first_partitions()
     for request in requests:
         if request.transactional_id is None and request.acks in ACKS:
@@ -377,7 +383,8 @@ def _named_topics(services: Services, requests: Sequence[ProduceRequest]) -> Ite
 def _handle_now(
     services: Services, requests: Sequence[ProduceRequest], failures: Mapping[str, Exception]
 ) -> list[Outcome]:
-    """As `handle_many`, without waiting; `failures` say why topics could not be created."""
+    """As `handle_many`, without waiting for topics; `failures` has the reason for each topic that
+    could not be created."""
     outcomes: list[Outcome] = []
     for acks, alike in groupby(requests, attrgetter("acks")):
         if acks != NO_ANSWER:
@@ -400,8 +407,8 @@ def _handle_alike(
     failures: Mapping[str, Exception],
     ends: Sequence[int] = (),
 ) -> Sequence[Outcome]:
-    """Answer requests that have the same `acks`. Those of one connection end at the first of
-    `ends`, and so on."""
+    """Answer requests that have the same `acks`. `ends` has the index after the last request of
+    each connection; empty if all requests are from one."""
     late: list[tuple[Log, ProduceResult]] = []
     waiting: list[PendingAck] = []
     for partition in rows.by_partition:
@@ -420,10 +427,10 @@ def _append(
     late: list[tuple[Log, ProduceResult]],
     waiting: list[PendingAck],
 ) -> None:
-    """Append the sets that requests bring for one partition, or refuse them.
+    """Append the sets for one partition, or refuse them.
 
-    The sets that are left to `_append_later` are added to `late`: one that takes long, and all
-    behind it. What answers with acks=all wait for is added to `waiting`.
+    Adds the sets that are left to `_append_later` to `late`: a set that takes long, and all sets
+    after it. Adds the acknowledgements that answers with acks=all wait for to `waiting`.
     """
     acks, results = rows.acks, rows.by_partition[partition]
     failure = failures.get(partition[0])
@@ -433,7 +440,7 @@ def _append(
     if acks == DURABLE and services.replication.replicates:
         first = services.replication.first_part([len(one.record_set) for one in results])
         if first:
-            # Followers copy the first ones while the others are appended.
+            # Followers copy the first sets while the others are appended.
             left = _append_together(services, acks, partition, results[:first], waiting)
             if left:
                 late += [*left, *((left[0][0], one) for one in results[first:])]
@@ -449,7 +456,7 @@ def _outcomes(
     waiting: Sequence[PendingAck],
     ends: Sequence[int] = (),
 ) -> Sequence[Outcome]:
-    """The outcomes of requests whose sets were appended, refused, or are `late`."""
+    """Return the outcomes of requests whose sets were appended, refused, or are `late`."""
     acks, responses = rows.acks, rows.responses
     for transactional_id, response in rows.of_transactions:
         _refuse(services, _results_of(response), _no_transactions(transactional_id))
@@ -475,8 +482,8 @@ def _outcomes(
 def _append_behind(
     services: Services, rows: _Rows, late: Sequence[tuple[Log, ProduceResult]], ends: Sequence[int]
 ) -> None:
-    """Have sets appended later; those of one connection have one sender. The other sets are
-    released, as their answers wait too."""
+    """Queue the `late` sets for a later append, with one `Sender` for each connection. The other
+    sets of these requests are released, because their answers wait too."""
     logs = {id(one): log for log, one in late}
     for begin, end in pairwise((0, *ends)):
         sender = Sender()
@@ -497,7 +504,8 @@ def _refuse(services: Services, sent: Sequence[ProduceResult], error: Exception)
 def _once_appended(
     services: Services, acks: int, timeout_ms: int, response: ProduceResponse
 ) -> Outcome:
-    """The answer to a request once all of its late sets are appended or refused."""
+    """Return the answer to a request, pending until all of its late sets are appended or
+    refused."""
 
     def answer() -> Outcome:
         if acks == DURABLE:
@@ -516,7 +524,7 @@ def _once_appended(
         return outcome
 
     ready = asyncio.gather(*(one.late for one in late if one.late is not None))
-    # The next request would take a turn beside this one.
+    # Without `alone` the connection's next request would be handled before this one is done.
     return PendingAnswer(
         ready, make, alone=True, held_bytes=sum(len(one.record_set) for one in late)
     )
@@ -530,7 +538,8 @@ def _no_transactions(transactional_id: str) -> UnsupportedVersion:
 
 
 def _last_of_each(topics: Sequence[ProduceTopic]) -> Pieces[list[ProduceTopic]]:
-    """Each topic and partition once: where the request names one twice, the last set counts."""
+    """Return each topic and partition once: if the request names a partition twice, its last
+    record set counts."""
     named: dict[str, dict[int, ProducePartition]] = {}
     for topic in topics:
         of_topic = named.setdefault(topic.name, {})
@@ -544,7 +553,7 @@ def _last_of_each(topics: Sequence[ProduceTopic]) -> Pieces[list[ProduceTopic]]:
 
 
 def _refusal(response: ProduceResponse) -> CloseConnection | None:
-    """With acks=0 there is no answer to carry an error, so the connection is closed."""
+    """Return a `CloseConnection` for the first error: acks=0 has no answer that could carry it."""
     for topic in response.topics:
         for result in topic.partitions:
             if result.error_code:
@@ -563,8 +572,8 @@ def _append_together(
     sent: Sequence[ProduceResult],
     waiting: list[PendingAck],
 ) -> Sequence[tuple[Log, ProduceResult]]:
-    """Append sets of one partition in one write, sync the log if that is due, and return the sets
-    that are left to `_append_later`."""
+    """Append the sets of one partition in one write, request a sync of the log if that is due, and
+    return the sets that are left to `_append_later`."""
     replication, late = services.replication, services.late_appends
     try:
         if acks not in ACKS:
@@ -595,7 +604,7 @@ def _append_together(
     for outcome in outcomes:
         others = sent[done:] if done else sent
         record_set = others[0].record_set
-        # Followers are to copy while this broker counts.
+        # Results first: followers copy while this broker counts.
         done += _record_results(services, acks, log, others, outcome, waiting)
         _count_appended(services, log, record_set, outcome)
     return () if done == len(sent) else [(log, one) for one in sent[done:]]
@@ -609,8 +618,8 @@ def _record_results(
     outcome: Appended | Exception,
     waiting: list[PendingAck],
 ) -> int:
-    """Fill in the results of the first sets, which `outcome` is about; returns how many. What
-    their answers wait for is added to `waiting`."""
+    """Fill in the results of the first sets, to which `outcome` belongs; returns how many those
+    are. Adds the acknowledgement that their answers wait for to `waiting`."""
     if isinstance(outcome, Exception):
         sent[0].record_set = b""
         sent[0].refuse(services, outcome)
@@ -627,7 +636,7 @@ def _record_results(
             commit = services.replication.appended(log, outcome, acks)
         end_offset = outcome.last_offset + 1
         if acks == DURABLE and (commit is not None or log.high_watermark < end_offset):
-            # One write and one sync are for all of them.
+            # All these sets share one write and one sync.
             pending = PendingAck(log, sent[0].target, end_offset, commit)
             for one in sent[:count]:
                 one.pending = pending
@@ -636,15 +645,16 @@ def _record_results(
 
 
 def _kept(record_set: Buffer) -> Buffer:
-    """A copy of a set that lies in a connection's receive buffer; otherwise the set itself."""
+    """Return a copy of a record set that may lie in a shared receive buffer; a large set has a
+    buffer of its own, and is returned itself."""
     return record_set if len(record_set) >= SHARED_SLAB_BYTES else bytearray(record_set)
 
 
 def _append_later(
     services: Services, acks: int, log: Log, sent: ProduceResult, sender: Sender, *, stays: bool
 ) -> None:
-    """Have a set appended behind the sets of its partition that wait. It is copied unless it
-    `stays` as it is, and refused where there is no memory for the copy."""
+    """Queue a set for a later append, after the waiting sets of its partition. The set is copied
+    unless it `stays` unchanged, and refused if there is no memory for the copy."""
     try:
         if not stays:
             sent.record_set = _kept(sent.record_set)
@@ -659,7 +669,7 @@ def _append_later(
 
 
 async def _append_late(services: Services, acks: int, log: Log, sent: ProduceResult) -> None:
-    """Append a set whose turn has come. Its future is done afterwards, whatever happens."""
+    """Append a late set when its turn has come. Completes the set's future, whatever happens."""
     late = sent.late
     assert late is not None
     if late.done():
@@ -687,7 +697,7 @@ async def _append_late(services: Services, acks: int, log: Log, sent: ProduceRes
         _count_appended(services, log, sent.record_set, outcome)
         _sync_if_due(services, log, end_offset, wait_for_sync=wait_for_sync)
         _record_results(services, acks, log, (sent,), outcome, [])
-    except Exception as error:  # such as for want of memory
+    except Exception as error:  # for example `MemoryError`
         sent.error_code = UnknownServerError.code
         with suppress(Exception):
             sent.refuse(services, error)
@@ -699,8 +709,8 @@ async def _append_late(services: Services, acks: int, log: Log, sent: ProduceRes
 async def _append_in_thread(
     services: Services, acks: int, log: Log, sent: ProduceResult, *, wait_for_sync: bool
 ) -> Appended | None:
-    """Append a set whose admission takes long, or whose write does; `None` when no client waits
-    for it any more."""
+    """Append a set whose admission or write takes long, with both done in a thread; `None` if no
+    client waits for the answer any more."""
     late = sent.late
     assert late is not None
     in_thread, appender = services.work.in_admission_thread, log.appender
@@ -722,7 +732,7 @@ async def _append_in_thread(
 
 
 def _check_may_append(services: Services, acks: int, log: Log) -> None:
-    """Raise where the topic was deleted meanwhile, or this broker may not append to it."""
+    """Raise if the topic was deleted meanwhile, or this broker may not append to it."""
     _check_current(services, log)
     if services.replication.replicates:
         services.replication.check_append()
@@ -735,12 +745,12 @@ def _check_current(services: Services, log: Log) -> None:
 
 
 def _is_synced(log: Log) -> bool:
-    """Whether acks=all is answered after a sync."""
+    """Whether a single broker answers acks=all only after a sync."""
     return log.settings.acks_all_durability == "fsync"
 
 
 def _sync_if_due(services: Services, log: Log, end_offset: int, *, wait_for_sync: bool) -> None:
-    """Request a sync of a log, which ended at `end_offset` before the append, if that is due."""
+    """Request a sync of a log if that is due; the log ended at `end_offset` before the append."""
     new_end_offset = log.log_end_offset
     unflushed = new_end_offset - log.recovery_point
     if new_end_offset > end_offset and (wait_for_sync or unflushed >= log.settings.flush_messages):
@@ -790,14 +800,14 @@ def _count_appended(
 
 
 def _reason(error: Exception) -> str:
-    """The `reason` label of a refused set."""
+    """Return the `reason` label of a refused set."""
     if isinstance(error, CodedError):
         return REJECTION_REASONS.get(error.code, error.name.lower())
     return "storage"
 
 
 def _messages_in(record_set: Buffer) -> int:
-    """How many messages a refused set holds, as far as it can be read; at least 1."""
+    """Return how many messages a refused set holds, as far as it can be read; at least 1."""
     return max(walk(record_set, 0, len(record_set), check_crc=False).count, 1)
 
 
@@ -807,9 +817,12 @@ def _messages_in(record_set: Buffer) -> int:
 def when_durable(
     services: Services, timeouts_ms: Sequence[int], responses: Sequence[ProduceResponse]
 ) -> list[Outcome]:
-    """The answers with acks=all to requests with these timeouts. Requests that wait for the same
-    have one wait. Memory that an answer holds meanwhile is counted if it has more than one result:
-    a request has room for a hundred thousand."""
+    """Return the answers with acks=all to requests with these timeouts.
+
+    Requests with the same timeout and the same acknowledgements share one wait. The memory of a
+    waiting answer is counted if it has more than one result: a request may have a hundred
+    thousand.
+    """
     outcomes: list[Outcome] = list(responses)
     alike: dict[tuple[int, tuple[PendingAck, ...]], list[int]] = defaultdict(list)
     for number, (timeout_ms, response) in enumerate(zip(timeouts_ms, responses, strict=True)):
@@ -835,7 +848,7 @@ def when_set_is_durable(
     sent: Iterable[ProduceResult],
     responses: Sequence[ProduceResponse],
 ) -> list[Outcome]:
-    """As `when_durable`, for requests of one timeout and one set each."""
+    """As `when_durable`, for requests that have the same timeout and one set each."""
     outcomes: list[Outcome] = []
     for pending, alike in groupby(sent, _pending_of):
         begin = len(outcomes)
@@ -853,7 +866,7 @@ def _when_complete(
     waits_for: Sequence[PendingAck],
     responses: Sequence[ProduceResponse],
 ) -> Iterable[Outcome]:
-    """The answers to requests that wait for the same."""
+    """Return the answers to requests that wait for the same acknowledgements."""
     waiting = _Waiting(services, timeout_ms, waits_for)
     if waiting.is_over:
         return map(waiting.answer, responses)
@@ -865,7 +878,7 @@ def _when_complete(
 
 
 class _Waiting:
-    """The acknowledgements that requests with the same wait lack."""
+    """The acknowledgements that requests with a shared wait still lack."""
 
     __slots__ = ("_by_awaited", "_failed", "_left", "_services", "_timeout_ms")
 
@@ -883,7 +896,7 @@ class _Waiting:
 
     @property
     def awaited(self) -> Iterable[Awaited]:
-        """Events that it waits for."""
+        """Events after which an acknowledgement may be complete."""
         return self._by_awaited
 
     @property
@@ -892,7 +905,7 @@ class _Waiting:
         return not self._left
 
     def check(self, awaited: Awaited) -> bool:
-        """Check again after an event; returns `is_over`."""
+        """Check the acknowledgements again after an event; returns `is_over`."""
         for one in self._by_awaited.get(awaited, ()):
             if one in self._left and self._is_complete(one):
                 del self._left[one]
@@ -904,7 +917,7 @@ class _Waiting:
         return complete
 
     def answer(self, response: ProduceResponse) -> ProduceResponse:
-        """A response, when the wait is over or has timed out."""
+        """Return the response to send when the wait is over or has timed out."""
         if self._left or self._failed:
             self._refuse_pending(response)
         return response

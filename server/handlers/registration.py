@@ -1,4 +1,4 @@
-"""Registers the function that answers a request: `@handles(API)` stands above it."""
+"""The decorators `@handles(API)` and `@handles_many(API)`, which register handlers."""
 
 import sys
 from collections.abc import Callable
@@ -10,17 +10,17 @@ from ..requests import Handler, HandlerOfMany, list_of_one
 H = TypeVar("H", bound=Handler)
 
 handlers: Final[dict[int, Handler]] = {}
-"""By the key of the request."""
+"""Handlers by API key."""
 
 handlers_of_many: Final[dict[int, HandlerOfMany]] = {}
-"""By the key of the request, for requests that are answered in bulk."""
+"""By API key, handlers that answer several requests in one call."""
 
 most_at_a_time: Final[dict[int, int]] = {}
-"""How many requests a handler of many takes in one call."""
+"""By API key, how many requests a handler of many takes in one call."""
 
 
 def handles(api: Api) -> Callable[[H], H]:
-    """Register the handler of a request."""
+    """Register the handler of an API."""
 
     def register(handler: H) -> H:
         assert api.key not in handlers, f"{api.name} has two handlers"
@@ -31,8 +31,8 @@ def handles(api: Api) -> Callable[[H], H]:
 
 
 def handles_many(api: Api, *, most: int = sys.maxsize) -> Callable[[HandlerOfMany], HandlerOfMany]:
-    """Register the handler of requests of one kind that arrived together: at most `most` in one
-    call."""
+    """Register a handler that answers requests of an API that arrived together, at most `most` in
+    one call."""
 
     def register(handle_many: HandlerOfMany) -> HandlerOfMany:
         handles(api)(list_of_one(handle_many))

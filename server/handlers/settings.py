@@ -65,7 +65,7 @@ _SOURCES: Final = {"topic": FROM_TOPIC, "broker": FROM_BROKER, "default": FROM_D
 _KAFKA_ONLY: Final = {
     "default.replication.factor": "1",
 }
-"""Settings of a Kafka broker that its tools ask for and that cannot be anything else here."""
+"""Settings of a Kafka broker that Kafka's tools ask for, with the only value possible here."""
 
 
 @handles(DESCRIBE_CONFIGS)
@@ -99,8 +99,8 @@ def _describing(
 def _described_once(
     request: DescribeConfigsRequest,
 ) -> dict[tuple[int, str], dict[str, None] | None]:
-    """The resources, each once however often it is named, and which of its settings are asked for;
-    `None` for all."""
+    """Return each named resource once, with the names of the wanted settings; `None` for all
+    settings."""
     found: dict[tuple[int, str], dict[str, None] | None] = {}
     for resource in request.resources:
         key = resource.resource_type, resource.resource_name
@@ -126,7 +126,7 @@ def _describe_topic(services: Services, name: str, call: Call) -> list[Described
     return [
         _described(setting, each, found)
         for setting, found in places(services.settings.topic_defaults, overrides).items()
-        # Some of Kafka's clients take a setting that is not listed for one that does not exist.
+        # Every name is listed: some of Kafka's clients believe that other settings do not exist.
         for each in (TOPIC_SETTINGS[setting].topic_names if call.kafka else (setting,))
     ]
 
@@ -134,7 +134,8 @@ def _describe_topic(services: Services, name: str, call: Call) -> list[Described
 def _described(
     setting: str, name: str, found: Sequence[tuple[str, str]], *, read_only: bool = False
 ) -> DescribedConfig:
-    """One setting under `name`. `found` are its values and places, the one that counts first."""
+    """Describe a setting under `name`. `found` has its values with the places where they are set;
+    the first value is in force."""
     value, place = found[0]
     kafka_name = _kafka_name(setting)
     return DescribedConfig(
@@ -162,7 +163,7 @@ def _kafka_name(name: str) -> str:
 
 def _describe_broker(services: Services, name: str, call: Call) -> list[DescribedConfig]:
     if call.kafka and not name:
-        return []  # What is set for all brokers of a cluster at once: nothing.
+        return []  # Settings for all brokers of a cluster at once: there are none.
     node_id = services.settings.broker_id
     if name != str(node_id):
         raise InvalidRequest(f"broker {name!r} does not exist here; this is broker {node_id}")
@@ -184,9 +185,9 @@ def _describe_broker(services: Services, name: str, call: Call) -> list[Describe
 def _asked(
     described: list[DescribedConfig], keys: Iterable[str], call: Call
 ) -> Iterator[DescribedConfig]:
-    """The settings asked for, by any of their names; a name that is none is left out.
+    """Yield the settings that `keys` name, by any of their names. Unknown names are left out.
 
-    Kafka's clients look for a setting under the name they asked for, so they get it.
+    Kafka's clients get each setting under the name in their request, where they look for it.
     """
     by_name = {name: config for config in reversed(described) for name in _names(config.name)}
     found = {key: by_name[key] for key in keys if key in by_name}
@@ -204,7 +205,7 @@ _NAMES: Final[Mapping[str, frozenset[str]]] = {
 
 
 def _names(name: str) -> frozenset[str]:
-    """Every name, in the same unit, of the setting that `name` is a name of."""
+    """Return all names, in the same unit, of the setting called `name`."""
     return _NAMES.get(name, frozenset((name,)))
 
 
@@ -249,7 +250,7 @@ _Resource = AlterConfigsResource | IncrementalAlterConfigsResource
 def _altering_each(
     services: Services, resources: Sequence[_Resource], *, incremental: bool, validate_only: bool
 ) -> Iterator[tuple[int, str, Steps[TopicEntry]]]:
-    """Type and name of each resource, once, and what alters it."""
+    """Yield the type and name of each resource, once, with the steps that alter it."""
     named = [(each.resource_type, each.resource_name) for each in resources]
     times = Counter(named)
     for (kind, name), resource in dict(zip(named, resources, strict=True)).items():
@@ -298,11 +299,11 @@ def _altering(
 
 
 def _named_once(resource: _Resource, standing: Callable[[str], str]) -> dict[str, str | None]:
-    """The settings of `resource` by name, `None` for those to be unset; `standing` gives the value
-    that a setting has.
+    """Return the new settings of `resource` by name, `None` for settings to unset. `standing`
+    returns the present value of a setting.
 
-    Raises `InvalidRequest` where one is named twice. Two names of one setting may both have a
-    value, on which others decide, or both be unset.
+    Raises `InvalidRequest` if a name occurs twice. If two names of one setting occur, both must
+    have a value, between which the caller decides, or both must be unset.
     """
     given: dict[str, str | None] = {}
     unset: dict[str, bool] = {}
@@ -323,7 +324,8 @@ def _named_once(resource: _Resource, standing: Callable[[str], str]) -> dict[str
 def _value(
     config: AlterableConfig | IncrementalConfig, standing: Callable[[str], str]
 ) -> str | None:
-    """What a setting is to be; `None`: unset. Raises `InvalidRequest`, `InvalidConfig`."""
+    """Return the new value of a setting, `None` to unset it. Raises `InvalidRequest`,
+    `InvalidConfig`."""
     if isinstance(config, AlterableConfig):
         return config.value
     name = canonical_name(config.name)
@@ -343,7 +345,7 @@ def _value(
 
 
 def _changed_list(config: IncrementalConfig, name: str, standing: Callable[[str], str]) -> str:
-    """A list with the items of `config` appended to it, each once, or without them. Raises
+    """Return the present list with the items of `config` appended, each once, or removed. Raises
     `InvalidRequest`, `InvalidConfig`."""
     if TOPIC_SETTINGS[name].kind is not Kind.CHOICES:
         raise InvalidConfig(

@@ -1,8 +1,8 @@
-"""A broker of a cluster: carries out what `replication/` decides.
+"""A cluster member: carries out what the state machine in `replication/` decides.
 
-Everything is in the loop's thread. The state machine is called with one event at a time, and what
-it wants done is done at once (`settle`); syncs, connections and topics take their time and come
-back as events.
+Everything runs in the event loop's thread. The state machine is called with one event at a time,
+and its effects are carried out at once (`settle`). Syncs, connections and changes of topics take
+time, and their results are events again.
 """
 
 import asyncio
@@ -40,21 +40,22 @@ from .serving import ClusterLeadership, Serving, error_of
 from .topic_forwarding import ForwardedTopicCreation
 
 TICK_S: Final = 0.1
-"""How often the state machine gets the time."""
+"""How often the state machine is told the time."""
 
 REMIND_S: Final = 0.005
-"""How long a watermark that moved waits for messages to go with to the followers. Their readers
-wait as much longer; a message that comes alone costs two exchanges with a follower, not one."""
+"""How long the leader holds back a high watermark that moved, so that it can be sent to followers
+together with messages. Readers at followers wait that much longer; without the delay, a single
+message would cost two exchanges with each follower."""
 
 LEAVING_S: Final = 0.02
-"""How often a broker that stops checks whether it is out of the ISR."""
+"""How often a stopping broker checks whether it has left the ISR."""
 
 STARTS_S: Final = 1.0
-"""How often logs are checked that begin later now, because of retention."""
+"""How often the leader checks for log starts that retention has moved."""
 
 
 class Cluster(ClusterMember):
-    """The `Replication` of a broker of a cluster, from `start` to `stop`."""
+    """The `Replication` of a cluster member, from `start` to `stop`."""
 
     replicates: Final = True
 
@@ -69,7 +70,7 @@ class Cluster(ClusterMember):
         seconds: Callable[[], float],
         elects: Callable[[ClusterMember], Election],
     ) -> None:
-        """Opens the logs of the directory. `seconds` is a clock that never goes back. Raises
+        """Open the logs of the directory. `seconds` is a monotonic clock. Raises
         `StorageError`."""
         super().__init__(
             services,
@@ -82,7 +83,7 @@ class Cluster(ClusterMember):
         self.store = services.metadata
         self._loop = asyncio.get_running_loop()
         self._produces = services.produces
-        self._produces.minds_moves = False  # Who waits for a commit is told when it is done.
+        self._produces.minds_moves = False  # Produces wait for a `Commit`, not for the log.
         self._groups = services.groups
         self.damage = DamageWatch(self, services.scrubber)
         self.followers = Followers(self, self.damage)
@@ -101,7 +102,7 @@ class Cluster(ClusterMember):
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
         self._committed: list[Commit] = []
-        """Commits that are done, for the requests that wait for them."""
+        """Commits that are done, whose waiting requests are not answered yet."""
         self._carriers: dict[type[Effect], Callable[[Any], None]] = {
             Send: self._send,
             Answer: self._answer,
@@ -110,10 +111,10 @@ class Cluster(ClusterMember):
             Connect: self._connect,
             Close: self._close,
         }
-        """What carries out an effect; all others are the election's."""
+        """The methods that carry out effects; the election carries out all other effects."""
 
     def _serve(self) -> None:
-        """Bind once what requests and pages call."""
+        """Make the parts that serve requests and pages, and bind their methods to this object."""
         self.addresses = BrokerAddresses(self, self.followers, self.fetcher, self.states)
         serving = self.serving = Serving(
             self,
@@ -132,21 +133,21 @@ class Cluster(ClusterMember):
         self.leads_not, self.not_ready = states.leads_not, states.not_ready
         self.describe, self.figures, self.promote = admin.describe, admin.figures, admin.promote
 
-    # What is asked about it.
+    # What requests and pages show.
 
     def broker_ids(self) -> Collection[int]:
-        """The brokers on record; all of them have every topic."""
+        """Return the ids of the known members; each has a replica of every topic."""
         return self.states.states()
 
     def most_in_sync(self) -> int | None:
-        """How many brokers can be in sync. With etcd the leader alone knows which brokers there
-        were."""
+        """Return how many brokers can be in sync. With etcd only the leader knows the members, so
+        that a follower returns `None`."""
         if not self.settings.cluster_etcd:
             return self.brokers_declared
         return len(self.states.states()) if self.leads else None
 
     def replicate(self, services: Services, request: ReplicateRequest, call: Call) -> Any:
-        """Answer another broker. Raises `CodedError`."""
+        """Answer a `replicate` request of another broker. Raises `CodedError`."""
         if request.says == Says.MAKE:
             self.serving.check(CREATE_TOPICS)
             return self.forwarded_creation.make_for_others(services, request)
@@ -160,7 +161,7 @@ class Cluster(ClusterMember):
             self.observe("directory_copied", path=str(self.settings.data_dir))
         await self.election.prepare()
         self.election.start()
-        self.store.moved()  # Topics may not be what was committed before the last stop.
+        self.store.moved()  # Committed changes of topics may not have been applied before the stop.
         self._tick()
         by_hand = not self.settings.cluster_etcd
         if by_hand and self.node.leader is None and self.node.follower is None:
@@ -182,7 +183,7 @@ class Cluster(ClusterMember):
         await self.election.stop()
 
     async def _leave(self) -> None:
-        """Wait until the leader has taken this follower out of the ISR, for as long as handing over
+        """Wait until the leader has removed this follower from the ISR, for as long as a handover
         may take."""
         node = self.node
         asked = node.leave()
@@ -195,7 +196,7 @@ class Cluster(ClusterMember):
     # The state machine.
 
     def settle(self) -> None:
-        """Carry out the effects of the state machine, and those that these bring about."""
+        """Carry out the effects of the state machine, and the effects that result from them."""
         node = self.node
         while node.effects:
             effects = node.effects[:]
@@ -269,7 +270,7 @@ class Cluster(ClusterMember):
         self._committed.append(commit)
 
     def _answer_clients(self) -> None:
-        """Let the requests go on that wait for what was settled."""
+        """Answer the requests that wait for commits that are done."""
         committed, self._committed = self._committed, []
         self._produces.look_at(committed)
 
@@ -320,7 +321,8 @@ class Cluster(ClusterMember):
             self.stored.logs[partition].log.on_synced = self._synced
 
     def _watch_metadata(self) -> None:
-        """What is applied follows the log, and partitions what is applied."""
+        """Have records applied when the metadata log moves, and partitions updated when topics
+        change."""
         metadata, store = self.stored.metadata, self.store
         store.leadership = ClusterLeadership(self, self.serving, self.states)
         store.changed = self.check_topics
@@ -328,7 +330,8 @@ class Cluster(ClusterMember):
         metadata.metadata.began_later = lambda: self._synced(metadata.log)
 
     def _check_metadata(self) -> None:
-        """A broker that cannot read what all others use lacks what they have."""
+        """If the metadata log cannot be applied, put this broker in doubt and, at a follower, drop
+        the connection to the leader: it lacks what the other members have."""
         node = self.node
         if self.stored.metadata.blocks is None:
             return
@@ -347,8 +350,8 @@ class Cluster(ClusterMember):
 
 
 def merged(effects: Sequence[Effect]) -> Iterable[Effect]:
-    """The effects of a follower, with confirmations that follow each other on one connection as
-    one."""
+    """Return the effects of a follower, with consecutive confirmations on one connection merged
+    into one."""
     return effects if len(effects) == 1 else _merged(effects)
 
 

@@ -1,4 +1,4 @@
-"""The followers of a leader: their requests, and the answers."""
+"""The followers of a leader: their `replicate` requests, and the leader's answers."""
 
 import asyncio
 from collections import deque
@@ -33,17 +33,17 @@ from .replica_directory import ReplicaMetadataLog
 from .wire import Stretches, check_request, put_messages, read_all, write_state_part
 
 LOOK_S: Final = 1.0
-"""How often a leader that has damage looks whether another broker can lead."""
+"""How often a leader with a damaged log checks whether another broker can lead."""
 
 CHECKS_MAX: Final = 8
-"""Partitions that are checked for one request of a follower."""
+"""The most partitions that are checked for damage because of one request of a follower."""
 
 
 class DamageWatch:
-    """Reports damage to the state machine.
+    """Reports damage of logs to the state machine.
 
-    The leader sends messages without looking at them. A follower that gets damaged ones appends
-    none of them, and asks the leader to check what it has stored.
+    The leader sends messages without checking them. A follower that receives damaged messages
+    appends none of them, and asks the leader to check its log.
     """
 
     def __init__(self, member: ClusterMember, scrubber: Scrubber) -> None:
@@ -52,12 +52,13 @@ class DamageWatch:
         self._hurt = bool(member.stored.hurt())
         self._looked_s = 0.0
         self._checking: set[Partition] = set()
-        """Partitions that are checked for a follower now."""
+        """Partitions that are being checked for a follower."""
         self._found_good: dict[Partition, tuple[int, int]] = {}
-        """By partition, the follower and the offset for which it was reported as good last."""
+        """The follower and the offset for which a partition was last reported as undamaged."""
 
     def check(self) -> None:
-        """Report damage that was met; that of a leader again and again, until another one leads."""
+        """Report damage that was found; on a leader again and again, until another broker
+        leads."""
         member = self._member
         stored = member.stored
         met, stored.damage_met = stored.damage_met, False
@@ -71,7 +72,8 @@ class DamageWatch:
             member.happens(lambda _: member.node.damaged())
 
     def doubted(self, broker_id: int, positions: Sequence[ReplicaPosition]) -> None:
-        """Check what a follower got damaged. Its next answer does not wait for that."""
+        """Check the messages that a follower received damaged. The answer to the follower does not
+        wait for the check."""
         doubted = [one for one in positions if one.check]
         if not doubted or not self._member.leads:
             return
@@ -102,43 +104,43 @@ class DamageWatch:
 
 
 SILENT_S: Final = 60.0
-"""After so long a connection on which nothing is asked for is taken for gone."""
+"""A follower's connection without requests for this long counts as closed."""
 
 LISTED_S: Final = 10.0
-"""For so long a follower that is silent is listed: Kafka's controller waits 9 s before it takes a
-broker for gone."""
+"""How long a silent follower stays in the list of followers; Kafka's controller waits 9 s before it
+fences a broker."""
 
 BROKERS_MAX: Final = 5
-"""A leader and four followers."""
+"""The most members of a cluster: a leader and four followers."""
 
 MAX_CHANNELS: Final = 16
-"""Connections of followers that are known at a time, dead ones included."""
+"""The most connections of followers at a time, dead ones included."""
 
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::", ""})
 
 
 class Channel:
-    """The answers on a connection that a follower opened, and whether it waits for one.
+    """A connection that a follower opened: its answers, and whether the follower waits for one.
 
-    Answers go in the order in which they were made: each fetch is answered with one.
+    Each fetch gets one answer, in the order in which the answers were made.
     """
 
     def __init__(self, number: int, broker_id: int, now_s: float) -> None:
         self.number = number
         self.broker_id = broker_id
         self.last_seen_s = now_s
-        """When the last request of the follower came."""
+        """When the follower's last request arrived, in seconds of the monotonic clock."""
         self.closed = False
-        """Whether nothing that comes from it counts any more."""
+        """Whether further requests on this connection are ignored."""
         self.listed: Sequence[tuple[int, PeerInfo]] = []
-        """The followers that its last list had, with their addresses."""
+        """The list of followers, with their addresses, that was sent on this connection last."""
         self.unplaced: dict[Partition, ReplicaPosition] = {}
-        """Positions in topics that are not known here, yet."""
+        """The follower's positions in partitions that do not exist here yet."""
         self.state: StateReading | None = None
-        """What is read of the metadata log's stored state, for a copy that begins there."""
+        """The reader of the metadata log's stored state, for a follower whose copy begins there."""
         self._outbox: deque[ReplicateResponse] = deque()
         self._reading: asyncio.Future[None] | None = None
-        """What the last answer waits for; no other is made before."""
+        """The read that the last answer waits for; no other answer is made before it is done."""
         self._waiting: Wait | None = None
 
     @property
@@ -163,7 +165,7 @@ class Channel:
         reading: "asyncio.Future[None]",
         instead: ReplicateResponse,
     ) -> None:
-        """The same once `reading` is done; if that fails, `instead`."""
+        """Answer with `response` once `reading` is done; if that fails, with `instead`."""
         self._outbox.append(response)
         self._reading = reading
 
@@ -176,18 +178,19 @@ class Channel:
         reading.add_done_callback(read)
 
     def wait(self) -> Wait:
-        """Over when there is an answer, which goes out within the call that makes it: a follower
-        copies while the leader goes on. Cancelled when the connection is lost."""
+        """Return a wait for the next answer. The answer is sent within the call that makes it, so
+        that the follower copies while the leader goes on. The wait is cancelled when the connection
+        is lost."""
         self._wake()
         self._waiting = Wait()
         return self._waiting
 
     def take(self) -> ReplicateResponse | None:
-        """The next answer."""
+        """Return the next answer, `None` if there is none."""
         return self._outbox.popleft() if self._outbox else None
 
     def close(self) -> None:
-        """Take nothing more from it; answers that were made before can still be taken."""
+        """Ignore further requests. Answers that were made before can still be taken."""
         self.closed = True
         self._wake()
         if self._reading is None:
@@ -213,15 +216,14 @@ class Followers:
         self._damage = damage
         self._channels: dict[int, Channel] = {}
         self._left_s: dict[int, float] = {}
-        """When those that left sent something last."""
+        """When followers whose connection is gone last sent a request, by broker id."""
         self._listed: list[tuple[int, PeerInfo]] | None = None
-        """The followers that are there, with their addresses, if they were listed since the last
-        `forget_silent`."""
+        """The present followers with their addresses; `None` if the list has to be made again."""
         self._in_sync: tuple[Collection[Member], list[int]] = (), []
-        """Members that were in sync when that was asked last, and their ids."""
+        """The members that `in_sync` saw last, and their sorted ids."""
 
     def handle(self, request: ReplicateRequest, call: Call) -> Any:
-        """The answer to a request. Raises `CodedError`."""
+        """Answer a `replicate` request. Raises `CodedError`."""
         check_request(request)
         if request.says == Says.HELLO:
             return self._meet(request, call)
@@ -240,7 +242,7 @@ class Followers:
         return self._fetch(channel, request)
 
     def _place_or_keep(self, channel: Channel, position: ReplicaPosition) -> bool:
-        """Whether a position is in a log that exists; otherwise keep it until there is one."""
+        """Whether the log of a position exists here. If not, keep the position until it does."""
         partition = partition_of(position)
         stored = self._member.stored.logs.get(partition)
         if stored is not None and stored.topic_id == position.topic_id:
@@ -255,7 +257,7 @@ class Followers:
         return False
 
     def place(self, added: Iterable[Partition]) -> None:
-        """Take the positions in partitions that are there now."""
+        """Pass the kept positions in partitions that were added to the state machine."""
         leader, logs = self._member.node.leader, self._member.stored.logs
         if leader is None:
             return
@@ -292,7 +294,7 @@ class Followers:
         channel.last_seen_s = self._member.now_s
         taken = channel.take()
         if taken is None:
-            # Its leader leads no longer.
+            # This broker does not lead any longer.
             self._channels.pop(channel.number, None)
             return self._refusal()
         return taken
@@ -308,8 +310,8 @@ class Followers:
             member.settle()
 
     def _meet(self, request: ReplicateRequest, call: Call) -> Any:
-        """Answer a broker that says hello. One that is not known as a member is neither believed
-        nor followed in what it says."""
+        """Answer a broker that says hello. The epoch of a broker that is not known as a member must
+        have no effect here."""
         member = self._member
         self._check(request)
         if member.election.knows(request):
@@ -331,7 +333,7 @@ class Followers:
 
     def _greet(self, request: ReplicateRequest, call: Call) -> ReplicateResponse:
         member = self._member
-        # Another connection of the same broker dies with this one: the state machine closes it.
+        # A broker has one connection: the state machine closes an earlier one.
         for other in list(self._channels.values()):
             if other.broker_id == request.broker_id or other.number == request.connection:
                 self._gone(other)
@@ -375,7 +377,7 @@ class Followers:
             )
 
     def say(self, channel: Channel, response: ReplicateResponse) -> None:
-        """Carry out `Send`."""
+        """Send an answer to a follower: carries out the effect `Send`."""
         member = self._member
         if response.answers == Answers.FETCHED:
             self._describe(channel, response)
@@ -388,7 +390,7 @@ class Followers:
         channel.say(response)
 
     def _say_fetched(self, channel: Channel, response: ReplicateResponse) -> None:
-        """Answer with messages, once all of them are read."""
+        """Answer with messages, once all messages that are not in memory are read."""
         member = self._member
         logs = member.stored.logs
         cold: list[tuple[ReplicatedPart, Slice]] = []
@@ -405,15 +407,16 @@ class Followers:
             if isinstance(part.producer_state, ReplicaMetadataLog):
                 states.append((part, part.producer_state))
         if cold or states:
-            # A producer is not to wait until a disk has found what a new follower asks for.
+            # In a thread: producers must not wait while the disk reads old messages for a new
+            # follower.
             reading = member.in_reading_thread(partial(_read, channel, cold, states))
             channel.say_later(response, reading, self._refusal())
         else:
             channel.say(response)
 
     def _describe(self, channel: Channel, response: ReplicateResponse) -> None:
-        """Add how far the follower is behind, who is in sync, and the addresses of the followers,
-        if these are not those of the last list."""
+        """Add to an answer how far the follower is behind, the in-sync replicas, and the list of
+        followers with their addresses, if that has changed since it was sent last."""
         response.behind_messages = self.behind(channel)
         response.in_sync = self.in_sync()
         response.unreadable = self._member.stored.unreadable
@@ -432,9 +435,12 @@ class Followers:
         ]
 
     def there(self) -> list[int]:
-        """The followers that wait for an answer, or sent something lately: also those that have
-        left since. They may be back soon, and clients that know only this broker would not find
-        them once it is gone."""
+        """Return the ids of followers that wait for an answer, or sent a request in the last
+        `LISTED_S`.
+
+        That includes followers whose connection is gone: they may be back soon, and clients that
+        know only this broker could not find them if this broker fails.
+        """
         now_s = self._member.now_s
         since_s = now_s - LISTED_S
         sent_s = dict(self._left_s)
@@ -444,7 +450,7 @@ class Followers:
         return sorted([broker_id for broker_id, at_s in sent_s.items() if at_s >= since_s])
 
     def in_sync(self) -> list[int]:
-        """The in-sync replicas, of a broker that leads."""
+        """Return the ids of the in-sync replicas; empty if this broker does not lead."""
         leader = self._member.node.leader
         if leader is None:
             return []
@@ -456,7 +462,7 @@ class Followers:
         return ids
 
     def behind(self, channel: Channel) -> int:
-        """How many messages a follower has not said to have."""
+        """Return how many messages a follower has not confirmed."""
         leader = self._member.node.leader
         session = None if leader is None else leader.sessions.get(channel)
         if leader is None or session is None:
@@ -469,7 +475,8 @@ class Followers:
         return total
 
     def forget_silent(self) -> None:
-        """Forget connections that are not used any more, and who was there."""
+        """Close connections of followers that have been silent for too long, and have the list of
+        followers made again."""
         self._listed = None
         now_s = self._member.now_s
         for channel in list(self._channels.values()):
@@ -485,7 +492,7 @@ class Followers:
         self._member.happens(lambda _: node.closed(channel))
 
     def channel_of(self, broker_id: int) -> Channel | None:
-        """The connection of a follower."""
+        """Return the open connection of a follower, `None` if it has none."""
         for channel in self._channels.values():
             if channel.broker_id == broker_id and not channel.closed:
                 return channel
@@ -497,7 +504,8 @@ def _read(
     cold: list[tuple[ReplicatedPart, Slice]],
     states: list[tuple[ReplicatedPart, ReplicaMetadataLog]],
 ) -> None:
-    """Read what a response lacks still. Raises `OSError`, `StorageError`."""
+    """Read the messages and the parts of the stored state that a response still lacks, in a thread.
+    Raises `OSError`, `StorageError`."""
     read_all(cold)
     for written, stored in states:
         reading = channel.state
@@ -514,7 +522,8 @@ def _read(
 
 
 def reachable(address: str, host: str) -> str:
-    """An address as others reach it: a broker that listens everywhere is where it comes from."""
+    """Return an address as other brokers reach it: if the broker listens on all interfaces, `host`,
+    from which its connection comes, takes the place of the wildcard."""
     if not address or not host:
         return address
     scheme, separator, place = address.rpartition("://")

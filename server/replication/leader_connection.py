@@ -23,14 +23,14 @@ Incoming = ReplicateResponse | Exception
 
 @value_class
 class AcceptsFollower:
-    """What a follower logs in with at its leader."""
+    """The login of a follower at its leader."""
 
     credentials: str
-    """Path of a file with user and password; empty where the leader asks for none."""
+    """Path of a file with user and password; empty if the leader requires no login."""
     ca: str
 
     def security(self, *, tls: bool) -> Security | None:
-        """What the client needs. Raises `OSError`, `SecurityError`."""
+        """Return the client's security settings. Raises `OSError`, `SecurityError`."""
         if not (tls or self.credentials):
             return None
         user = password = None
@@ -45,9 +45,9 @@ class AcceptsFollower:
         return Security(tls=tls, ca=self.ca or None, user=user, password=password)
 
     async def connect(self, address: str, timeout_ms: int) -> ClientConnection:
-        """A connection to the broker at `address`, which answers within so long. Raises what
-        `client.cluster.connecting.connect` does, `OSError` for files of the login that cannot be
-        read, and `SecurityError`."""
+        """Connect to the broker at `address`; `timeout_ms` is the limit for each request. Raises
+        the errors of `client.cluster.connecting.connect`, `OSError` if a file of the login cannot
+        be read, and `SecurityError`."""
         servers = parse_servers(address)
         return await connect(
             servers.addresses[0],
@@ -58,7 +58,7 @@ class AcceptsFollower:
 
 
 class LeaderConnection:
-    """One connection: requests out, answers in, one after the other."""
+    """A connection to a leader, on which requests are sent and answers arrive in order."""
 
     def __init__(
         self,
@@ -68,9 +68,9 @@ class LeaderConnection:
         accepts: AcceptsFollower,
         takes: Callable[["LeaderConnection", ReplicateResponse], bool],
     ) -> None:
-        """`number` is what the leader knows it by. `takes` is offered an answer that nothing waits
-        in front of, as soon as it is there; what it does not take, or what it raises, comes with
-        `next`."""
+        """`number` identifies the connection at the leader. `takes` is called with an answer as
+        soon as it arrives, if no earlier answer waits. If `takes` returns false, `next` returns the
+        answer; if it raises, `next` raises the same."""
         self.number = number
         self.address = address
         self.closed = False
@@ -79,12 +79,12 @@ class LeaderConnection:
         self._connection: ClientConnection | None = None
         self._takes = takes
         self._waits = False
-        """Whether all that came was taken."""
+        """Whether `next` waits, so that all earlier answers have been handled."""
         self._incoming: asyncio.Queue[Incoming] = asyncio.Queue()
 
     async def open(self) -> None:
-        """Connect. Raises as `AcceptsFollower.connect`, and `UnsupportedVersion` where there is no
-        version of the request that both have."""
+        """Connect. Raises the errors of `AcceptsFollower.connect`, and `UnsupportedVersion` if both
+        brokers have no version of `replicate` in common."""
         self._connection = await self._accepts.connect(self.address, self._timeout_ms)
         try:
             self._connection.version(REPLICATE)
@@ -95,7 +95,7 @@ class LeaderConnection:
             ) from None
 
     def send(self, request: ReplicateRequest) -> None:
-        """Send a request; what comes of it, or an error, comes with `next`."""
+        """Send a request. `next` returns its answer, or raises the error."""
         connection = self._connection
         assert connection is not None
         try:
@@ -109,14 +109,14 @@ class LeaderConnection:
     # Called by the connection with the outcome of a request.
 
     def done(self) -> bool:
-        """Whether no answer is wanted any more."""
+        """Whether further answers are ignored."""
         return self.closed
 
     def set_result(self, response: ReplicateResponse, /) -> None:
-        """An answer is there."""
+        """Handle an answer that has arrived."""
         incoming: Incoming = response
         if self._waits and self._incoming.empty():
-            # A task that is woken for each answer costs as much as a small one itself.
+            # Waking a task for each answer costs as much as handling a small answer.
             try:
                 if self._takes(self, response):
                     return
@@ -125,12 +125,12 @@ class LeaderConnection:
         self._incoming.put_nowait(incoming)
 
     def set_exception(self, error: Exception, /) -> None:
-        """There will be no answer."""
+        """Handle the error of a request."""
         self._incoming.put_nowait(error)
 
     async def next(self) -> ReplicateResponse:
-        """The next answer that was not taken. Raises what the connection or the leader says
-        instead."""
+        """Wait for the next answer that `takes` did not handle. Raises the error of the connection,
+        or of the leader."""
         self._waits = True
         try:
             incoming = await self._incoming.get()
@@ -141,7 +141,7 @@ class LeaderConnection:
         return incoming
 
     def close(self) -> None:
-        """Send and take nothing any more."""
+        """Close the connection, and ignore further answers."""
         self.closed = True
         if self._connection is not None:
             self._connection.abort()

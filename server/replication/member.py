@@ -1,4 +1,4 @@
-"""What the parts of a cluster member share: its state machine, its logs and its clock."""
+"""The base of a cluster member, which its parts share: state machine, logs and clock."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -21,24 +21,24 @@ from .member_files import MemberFiles
 from .replica_directory import ReplicaDirectory
 
 GIVEN: Final = 0
-"""Stands for the id of the leader that was given (cluster.follow), until it says its own."""
+"""Stands for the id of a leader given by address (cluster.follow), until it says its own id."""
 
 FETCH_BYTES: Final = 2 << 20
-"""Messages in one answer to a follower. What is more than a processor's own cache has is copied at
-half the speed."""
+"""The most bytes of messages in one answer to a follower. More than fits a processor's cache is
+copied at half the speed."""
 
 
 @value_class
 class PeerInfo:
-    """The addresses that a broker gave."""
+    """The addresses of another broker, as it gave them."""
 
     address: str
     kafka_address: str
 
 
 class Election(Protocol):
-    """Who decides who leads: people, or etcd. Makes a broker's node, and carries out the effects
-    that only this kind of node has."""
+    """The way in which the leader is chosen: by people, or by etcd. Makes a broker's node, and
+    carries out the effects that only this kind of node has."""
 
     @property
     def node(self) -> Node: ...
@@ -50,35 +50,36 @@ class Election(Protocol):
 
     @property
     def contested_epoch(self) -> int:
-        """The epoch that two brokers led in; `NO_EPOCH` without one."""
+        """The epoch in which two brokers led; `NO_EPOCH` if there is none."""
         ...
 
     @property
     def promise(self) -> str:
-        """Why messages may be lost if this broker is made the leader; empty if none are."""
+        """Why messages may be lost if this broker is promoted; empty if none can be."""
         ...
 
     @property
     def in_sync(self) -> list[int] | None:
-        """Who is in sync, where a broker that does not lead knows it."""
+        """The ids of the in-sync replicas, if this broker knows them without leading; else
+        `None`."""
         ...
 
     async def prepare(self) -> None:
-        """What is to be known before the start. Raises `InvalidConfig`."""
+        """Read what the start needs to know. Raises `InvalidConfig`."""
         ...
 
     def start(self) -> None: ...
 
     async def resign(self) -> None:
-        """Lead no more, because the broker stops."""
+        """Stop leading, because the broker stops."""
         ...
 
     async def stop(self) -> None:
-        """Release what is held, when nothing is led or followed any more."""
+        """Release connections and leases, once the broker neither leads nor follows."""
         ...
 
     def tick(self, now_s: float) -> None:
-        """Give the node the time."""
+        """Tell the node the time."""
         ...
 
     def carry_out(self, effect: Effect) -> None:
@@ -86,25 +87,26 @@ class Election(Protocol):
         ...
 
     def knows(self, hello: ReplicateRequest) -> bool:
-        """Whether a broker that says this is a member, with no epoch that cannot be."""
+        """Whether a broker that says hello is a member, and its epoch is possible."""
         ...
 
     async def know(self, hello: ReplicateRequest) -> None:
-        """Wait until `knows`, for as long as it takes a member to be known that has just come."""
+        """Wait until `knows` is true, for as long as a new member may take to become known."""
         ...
 
     def promote(self, now_s: float, *, accept_loss: bool) -> str | None:
-        """Let this broker lead, now or soon, without the old leader's answer; or why not."""
+        """Let this broker lead, now or soon, without the old leader's answer. Returns why it may
+        not, or `None`."""
         ...
 
 
 def given_addresses(follow: str) -> tuple[str, ...]:
-    """The addresses in `cluster.follow`."""
+    """Return the addresses in `cluster.follow`."""
     return () if follow == NOT_FOLLOWING else tuple(follow.split(","))
 
 
 class ClusterMember(ABC):
-    """A broker of a cluster as its parts see it."""
+    """A cluster member, as far as its parts use it."""
 
     election: Election
     node: Node
@@ -119,7 +121,7 @@ class ClusterMember(ABC):
         random: Random,
         seconds: Callable[[], float],
     ) -> None:
-        """Opens the logs of the directory. `seconds` is a clock that never goes back. Raises
+        """Open the logs of the directory. `seconds` is a monotonic clock. Raises
         `StorageError`."""
         self.settings = services.settings
         self.directory = services.directory
@@ -138,9 +140,9 @@ class ClusterMember(ABC):
         self.stored.changed()
         self.stored.know_epochs()
         self.known: dict[int, PeerInfo] = {}
-        """Brokers that said hello, by id; with etcd those that are there."""
+        """By id, the brokers that have said hello; with etcd, the registered members."""
         self.absent: dict[int, PeerInfo] = {}
-        """With etcd: those that were there since this one started, and are no longer."""
+        """With etcd: members that have left since this broker started."""
         self.elections = 0
         """How often this broker began to lead."""
 
@@ -152,7 +154,7 @@ class ClusterMember(ABC):
 
     @property
     def brokers_declared(self) -> int:
-        """How many brokers there are to be, where that is declared; etcd knows who was there."""
+        """The number of brokers in `cluster.brokers`; 0 with etcd, which knows the members."""
         return 0 if self.settings.cluster_etcd else self.settings.cluster_brokers
 
     def replication_settings(self) -> ReplicationSettings:
@@ -178,22 +180,23 @@ class ClusterMember(ABC):
 
     @property
     def leader(self) -> Leader | None:
-        """What leads, if clients are to be served now."""
+        """The leader state of this broker, if it may serve clients now; else `None`."""
         return self.node.serves(self._seconds())
 
     @property
     def leads(self) -> bool:
-        """Whether clients are to be served."""
+        """Whether this broker leads and may serve clients now."""
         return self.leader is not None
 
     @property
     def epoch(self) -> int:
-        """Of this broker's leading; 0 where it does not."""
+        """The epoch in which this broker leads; 0 if it does not."""
         leader = self.leader
         return 0 if leader is None else leader.epoch
 
     def happens(self, step: Callable[[float], Any]) -> Any:
-        """Give the state machine an event, and carry out its effects."""
+        """Pass an event to the state machine, and carry out the effects. Returns what `step`
+        returns."""
         try:
             return step(self.now_s)
         finally:
@@ -201,7 +204,7 @@ class ClusterMember(ABC):
 
     @abstractmethod
     def settle(self) -> None:
-        """Carry out the effects of the state machine, and those that these bring about."""
+        """Carry out the effects of the state machine, and the effects that result from them."""
 
     @abstractmethod
     def check_topics(self) -> None:
@@ -214,7 +217,7 @@ class ClusterMember(ABC):
         await synced_to(self.commits, log, offset)
 
     async def secure_starts(self, logs: Sequence[Log]) -> None:
-        """Bring to stable storage where logs begin, and drop what is before. Raises
+        """Store the log starts of `logs` durably, and drop the segments below them. Raises
         `StorageError`, `OSError`."""
         await self.work.in_storage_thread(lambda: self.directory.secure_log_starts(logs))
         for log in logs:
@@ -222,11 +225,11 @@ class ClusterMember(ABC):
                 self.directory.reserve.retrying(log.expiry.drop_expired)
 
     def in_storage_thread(self, call: Callable[[], None]) -> "asyncio.Future[None]":
-        """Run a call that reads or writes a lot."""
+        """Run a call that reads or writes much, in the thread for storage."""
         return self.work.in_storage_thread(call)
 
     def in_reading_thread(self, call: Callable[[], None]) -> "asyncio.Future[None]":
-        """Run a call that waits for the disk."""
+        """Run a call that waits for the disk, in the threads for reading."""
         return self.work.in_reading_thread(call)
 
     def start_work(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":

@@ -1,4 +1,4 @@
-"""What a data directory knows of itself, and of leaders, in its cluster.
+"""The files in which a cluster member keeps its own identity, and the leaders of past epochs.
 
 Both files are replaced as a whole (temporary file, sync, rename). `replication-identity`:
 
@@ -6,20 +6,20 @@ Both files are replaced as a whole (temporary file, sync, rename). `replication-
      "highest_epoch": 1001, "counted_revision": 3, "record": [[1, 77], [2, 88]], "next_nonce": 0,
      "boot_id": "c1c0f5b2-...", "device": 65025, "inode": 1310722}
 
-`device` and `inode` are those of the data directory itself. A copy of the directory has others, and
-may be older than what its broker has confirmed. Across a start of the machine only the inode
-counts, as the kernel may number its devices anew.
+`device` and `inode` identify the data directory itself. A copy of the directory has other numbers,
+and may lack messages that its broker has confirmed. After a restart of the machine only the inode
+is compared, because the kernel may number its devices anew.
 
-`leader-epoch-owners`, which broker led in which epoch:
+`leader-epoch-owners` says which broker led in which epoch:
 
     0                           the version
     2                           how many lines follow
     5 1 4611686018427387904     epoch, broker id, nonce of the leader's directory
     6 3 88
 
-A leader writes the line of its epoch before the first message of it, and a follower those of its
-leader before it appends. So an epoch that a log has messages of has an owner, unless the messages
-are of a broker that was alone, or of Kafka.
+A leader writes the line of its epoch before the first message of the epoch, and a follower writes
+its leader's lines before it appends. So every epoch in a log has an owner, unless the messages come
+from a single broker or from Kafka.
 """
 
 import json
@@ -47,18 +47,18 @@ _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 @value_class
 class KnownIdentity:
-    """The content of the file."""
+    """The content of the file `replication-identity`."""
 
     broker_id: int
     identity: Identity
     boot_id: str = ""
-    """Of the kernel that ran when it was written; empty where the system has none."""
+    """The boot id of the kernel when the file was written; empty if the system has none."""
     inode: tuple[int, int] = NOT_RECORDED
-    """Device and inode of the directory."""
+    """Device and inode of the data directory."""
 
 
 def encode_identity(known: KnownIdentity) -> bytes:
-    """The content of the file, as the module says."""
+    """Encode the file `replication-identity`, in the format of the module's docstring."""
     identity = known.identity
     document = {
         "version": VERSION,
@@ -115,16 +115,16 @@ def _is_member(one: object) -> bool:
 
 
 class IdentityFile:
-    """The file in a data directory, for one run of a broker.
+    """The file `replication-identity` of a data directory, for one run of a broker.
 
-    The state machine needs what it stores to be synced before it goes on, and so the loop waits for
-    the disk. A new epoch, and the revision of a state that is to be counted, may be stored before
-    it knows of them: they only grow. So the code that learns of them first stores them ahead, in a
-    thread, and nothing is left to be written when the state machine learns of them.
+    The state machine goes on only when a stored identity is synced, so the event loop would wait
+    for the disk. A new epoch, or the revision of a state that is to be counted, may be stored early
+    because both only grow. So the code that first reads a new value stores it ahead, in a thread,
+    and nothing is left to be written when the state machine gets the value.
     """
 
     def __init__(self, files: Files, data_dir: Path, broker_id: int) -> None:
-        """Reads it. Raises `StorageError` where it cannot be believed, or is another broker's."""
+        """Read the file. Raises `StorageError` if it is malformed, or another broker's."""
         self._files = files
         self._path = data_dir / IDENTITY_FILE
         self._broker_id = broker_id
@@ -132,14 +132,14 @@ class IdentityFile:
         self._inode = files.inode(data_dir)
         self._writing = Lock()
         self._ahead = Identity()
-        """Its epoch and its revision are to be in the file, if they are higher."""
+        """Holds the epoch and the revision to store ahead, if they are above the identity's."""
         self._written: Identity | None = None
-        """What is in the file; `None` where that is not certain."""
+        """The identity in the file; `None` if that is not certain."""
         self.identity = Identity()
         self.rebooted = False
-        """Whether another kernel runs than when it was written, as far as that is known."""
+        """Whether the machine may have been restarted since the file was written."""
         self.copied = False
-        """Whether the directory is a copy of the one that the file was written in."""
+        """Whether the directory is a copy of the directory in which the file was written."""
         known = self._read()
         if known is None:
             return
@@ -173,16 +173,16 @@ class IdentityFile:
             ) from error
 
     def store(self, identity: Identity) -> None:
-        """Keep it, synced. Raises `StorageError`."""
+        """Store an identity, synced. Raises `StorageError`."""
         with self._writing:
             self._write(identity)
             self.identity = identity
 
     def storing_ahead(self, coming: Identity) -> Callable[[], None] | None:
-        """What has to be run, in any thread, so that `store` of an identity with this epoch and
-        this revision writes nothing; `None` where it would write nothing now.
+        """Return a function that writes this epoch and revision to the file, so that a later
+        `store` need not write; `None` if they are in the file already.
 
-        What is run raises `StorageError`.
+        The function may run in any thread, and raises `StorageError`.
         """
         self._ahead = _further(self._ahead, coming)
         if self._written == _further(self.identity, self._ahead):
@@ -209,7 +209,7 @@ class IdentityFile:
 
 
 def _further(identity: Identity, other: Identity) -> Identity:
-    """The identity with the other one's epoch and revision where they are higher."""
+    """Return `identity` with the epoch and the revision of `other` if those are higher."""
     return identity._replace(
         highest_epoch=max(identity.highest_epoch, other.highest_epoch),
         counted_revision=max(identity.counted_revision, other.counted_revision),
@@ -217,7 +217,8 @@ def _further(identity: Identity, other: Identity) -> Identity:
 
 
 def boot_id(files: Files) -> str:
-    """What the kernel calls its run; empty where it has none."""
+    """Return the kernel's boot id, which changes with each start of the machine; empty if the
+    system has none."""
     try:
         return files.read_bytes(_BOOT_ID).decode("ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -229,7 +230,7 @@ _LINE: Final = re.compile(r"([0-9]{1,10}) ([0-9]{1,3}) ([0-9]{1,19})", re.ASCII)
 
 
 def encode_owners(owners: Mapping[int, Member]) -> bytes:
-    """The content of the file, as the module says."""
+    """Encode the file `leader-epoch-owners`, in the format of the module's docstring."""
     lines = [f"{epoch} {member.broker_id} {member.nonce}" for epoch, member in owners.items()]
     return "\n".join([OWNERS_VERSION, str(len(lines)), *lines, ""]).encode()
 
@@ -253,10 +254,10 @@ def decode_owners(content: bytes) -> dict[int, Member]:
 
 
 class EpochOwnersFile:
-    """The file in a data directory, for one run of a broker."""
+    """The file `leader-epoch-owners` of a data directory, for one run of a broker."""
 
     def __init__(self, files: Files, data_dir: Path) -> None:
-        """Reads it. Raises `StorageError` where it cannot be believed."""
+        """Read the file. Raises `StorageError` if it is malformed."""
         self._files = files
         self._path = data_dir / EPOCH_OWNERS_FILE
         self._writing = Lock()
@@ -273,13 +274,13 @@ class EpochOwnersFile:
         self._written: Mapping[int, Member] = self.owners
 
     def store(self, owners: Mapping[int, Member]) -> None:
-        """Know these from now on, synced. Raises `StorageError`."""
+        """Store the owners, synced, and use them from now on. Raises `StorageError`."""
         self.write(owners)
         self.owners = owners
 
     def write(self, owners: Mapping[int, Member]) -> None:
-        """Bring these to the disk, in any thread, so that `store` of them writes nothing. Raises
-        `StorageError`."""
+        """Write the owners to the file, synced, so that `store` need not write them. Any thread.
+        Raises `StorageError`."""
         with self._writing:
             if owners == self._written:
                 return
@@ -292,7 +293,7 @@ class EpochOwnersFile:
 
 @value_class
 class MemberFiles:
-    """Both files of a data directory."""
+    """Both files of a cluster member's data directory."""
 
     identity: IdentityFile
     owners: EpochOwnersFile

@@ -1,4 +1,4 @@
-"""A broker that has `broker.id` becomes a cluster member."""
+"""The steps by which a broker with `broker.id` becomes a cluster member."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -29,13 +29,14 @@ from .member import GIVEN, ClusterMember, Election, given_addresses
 from .member_files import EpochOwnersFile, IdentityFile, MemberFiles, decode_identity
 
 ASK_WITHIN_MS: Final = 10_000
-"""How long the leader may take to say of which cluster it is."""
+"""How long the leader may take to answer with its cluster id."""
 
 
 async def make_room(
     settings: BrokerSettings, files: Files, clock: Clock, observe: Observer
 ) -> None:
-    """Finish what was begun to be set aside; set aside what is not of the cluster to be joined.
+    """Set aside data that is not of the cluster to be joined, if `cluster.discard` asks for it; and
+    finish setting data aside if an earlier start began it.
 
     Raises `InvalidConfig`, `StorageError`, `OSError`.
     """
@@ -61,7 +62,8 @@ async def make_room(
 
 
 async def _why_foreign(settings: BrokerSettings, files: Files, observe: Observer) -> str:
-    """Why what is in the data directory is not the cluster's; empty if it is, or is nothing."""
+    """Return why the data in the directory is not the cluster's; empty if it is, or if there is no
+    data."""
     path = settings.data_dir / IDENTITY_FILE
     names = files.names(settings.data_dir)
     holds_data = METADATA_FOLDER in names or any(map(parse_folder_name, names))
@@ -94,7 +96,7 @@ def _cluster_id(files: Files, settings: BrokerSettings) -> str:
 
 
 async def _asked(settings: BrokerSettings) -> str:
-    """The id of the cluster that is to be joined; empty where there is none yet."""
+    """Ask for the id of the cluster that is to be joined; empty if there is no such cluster yet."""
     if settings.cluster_etcd:
         return await _in_etcd(settings)
     accepts = AcceptsFollower(settings.cluster_credentials, settings.cluster_ca)
@@ -124,8 +126,8 @@ async def _in_etcd(settings: BrokerSettings) -> str:
 
 
 def open_as_one(settings: BrokerSettings, directory: LogDirectory, files: Files) -> MemberFiles:
-    """Have a directory be that of a broker of a cluster: what topics and positions it has are in
-    its metadata log from now on. Raises `InvalidConfig`, `StorageError`, `OSError`."""
+    """Open a data directory as a cluster member's: its topics and positions are in its metadata log
+    from now on. Raises `InvalidConfig`, `StorageError`, `OSError`."""
     follows = settings.cluster_follow != NOT_FOLLOWING
     if settings.cluster_etcd or settings.cluster_name:
         from .etcd.election import check_settings
@@ -160,8 +162,8 @@ def open_as_one(settings: BrokerSettings, directory: LogDirectory, files: Files)
     owners = EpochOwnersFile(files, settings.data_dir)
     metadata = directory.open_metadata()
     if (follows or joins) and not identity.identity.nonce and not metadata.was_copied:
-        # What a single broker recorded, of users perhaps. It begins at offset 0, as the log that is
-        # to be copied may, and two logs without epochs cannot be told apart.
+        # Drop what this broker recorded as a single broker, for example users. That log begins at
+        # offset 0, as the leader's may, and two logs without epochs cannot be told apart.
         metadata.truncate(0)
     return MemberFiles(identity, owners)
 
@@ -226,30 +228,30 @@ class ManualPromotion:
         return True
 
     async def know(self, hello: ReplicateRequest) -> None:
-        """There is no list of members: `cluster.brokers` says how many there may be."""
+        """Do nothing: every broker is accepted, up to the number in `cluster.brokers`."""
 
     @property
     def promise(self) -> str:
         return self.node.why_not_promote() or ""
 
     async def prepare(self) -> None:
-        """There is no one else to ask."""
+        """Do nothing: there is nothing to read before the start."""
 
     def start(self) -> None:
         if self._member.settings.cluster_alone:
             self.node.lead_alone(self._member.now_s)
 
     async def resign(self) -> None:
-        """People hand over before."""
+        """Do nothing: a person hands over before stopping the broker."""
 
     async def stop(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is nothing to release."""
 
     def tick(self, now_s: float) -> None:
         self.node.tick(now_s)
 
     def carry_out(self, effect: Effect) -> None:
-        """There is nothing else."""
+        """Do nothing: the node has no effects of its own."""
 
     def promote(self, now_s: float, *, accept_loss: bool) -> str | None:
         return self.node.promote(now_s, accept_loss=accept_loss)
@@ -258,7 +260,7 @@ class ManualPromotion:
 def join_cluster(
     services: Services, files: MemberFiles, observe: Observer, native_address: str
 ) -> Services:
-    """The same services, of a broker in a cluster. Raises `StorageError`."""
+    """Return the services with replication in a cluster. Raises `StorageError`."""
     settings = services.settings
     elects: Callable[[ClusterMember], Election] = ManualPromotion
     seconds = services.clock.monotonic

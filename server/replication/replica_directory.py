@@ -1,4 +1,4 @@
-"""A broker's data directory as `replication/` sees it."""
+"""The data directory of a cluster member, behind the interfaces of `replication/`."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -24,21 +24,23 @@ from .member_files import EpochOwnersFile, IdentityFile
 METADATA: Partition = METADATA_PARTITION
 
 HIGHEST_ADOPTED: Final = 2**31 - 1_000_001
-"""There have to be epochs above."""
+"""The highest leader epoch of existing logs with which a broker may join: the cluster needs epochs
+above it."""
 
 _start_of: Final[Callable[[ReplicaLog], int]] = attrgetter("log.log_start_offset")
 
 
 UNREADABLE_MAX: Final = 3
-"""Partitions that are named with what is wrong with them."""
+"""How many partitions that cannot be copied are named, each with its error."""
 UNREADABLE_CHARACTERS: Final = 500
 
 
 class ReplicaMetadataLog(ReplicaLog):
     """The `PartitionLog` of the metadata log.
 
-    What a copy needs that begins at the log start is the stored state, which comes in parts: the
-    follower says its position again until it has all, and `truncate_fully` changes nothing before.
+    A follower whose copy begins at the log start needs the stored state, which the leader sends in
+    parts: the follower repeats its position until it has all parts, and `truncate_fully` changes
+    nothing before that.
     """
 
     __slots__ = ("_copying", "_snapshot", "metadata", "moved")
@@ -47,7 +49,7 @@ class ReplicaMetadataLog(ReplicaLog):
         super().__init__(metadata.log, directory)
         self.metadata = metadata
         self.moved: Callable[[], None] = _nothing
-        """Called when what may be applied is not what it was."""
+        """Called when other records than before may be applied."""
         self._copying: StateCopy = metadata.copying_state()
         self._snapshot: Snapshot | None = None
 
@@ -61,8 +63,8 @@ class ReplicaMetadataLog(ReplicaLog):
 
     @property
     def blocks(self) -> StorageError | None:
-        """Why the broker cannot go by what it copies: a record that is no record. What is damaged
-        here is copied again from the leader, and so does not keep it from following."""
+        """Why this broker cannot follow: a record of the metadata log cannot be read. Damage of the
+        local copy does not count, because the leader sends the records again."""
         return None if self.damaged_from is not None else self.metadata.failure
 
     def begin_epoch(self, epoch: int, offset: int) -> None:
@@ -70,20 +72,21 @@ class ReplicaMetadataLog(ReplicaLog):
             self.metadata.lead(epoch)
 
     def truncate(self, offset: int) -> None:
-        # Damage is all that is cut off while there is some: no position is confirmed meanwhile.
+        # While the log is damaged, no position is confirmed, and only the damage is cut off.
         self.metadata.truncate(offset, comes_again=self.damaged_from is not None)
         self.moved()
 
     def producers_at_start(self) -> "ReplicaMetadataLog":
-        """Stands for the stored state, which is read for each follower by itself."""
+        """Return this log in place of the stored state, which is read for each follower
+        separately."""
         return self
 
     def reading_state(self) -> StateReading:
-        """The stored state in parts. Raises `StorageError`."""
+        """Return a reader of the stored state, in parts. Raises `StorageError`."""
         return self.metadata.reading_state()
 
     def take_part(self, part: StatePart) -> None:
-        """Keep a part of the leader's state. May run in any thread.
+        """Store a part of the leader's state. Any thread.
 
         Raises `InvalidRequest`, `StorageError`.
         """
@@ -93,14 +96,15 @@ class ReplicaMetadataLog(ReplicaLog):
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is None:
             if self.history_lost:
-                with suppress(OSError):  # The leader's answer to that is its state.
+                with suppress(OSError):  # Without epochs the leader sends its state.
                     self.log.epochs.clear()
         else:
             self.metadata.begin_anew(offset, self._copying, snapshot)
             self.moved()
 
     def raise_log_start(self, offset: int) -> None:
-        """As far as the stored state reaches; the rest comes once there is another one."""
+        """Move the log start to `offset`, at most to the end of the stored state. The rest follows
+        once a new state is written."""
         if self.log.recovery_point < offset:
             self.log.flusher.flush()
         self.metadata.begin_at(offset)
@@ -118,11 +122,11 @@ class ReplicaMetadataLog(ReplicaLog):
 
 
 def _nothing() -> None:
-    """In the place of `moved` until that is set."""
+    """Do nothing: the default of `moved`."""
 
 
 class ReplicaDirectory:
-    """The `Directory` of a broker; see there."""
+    """The `Directory` of a cluster member."""
 
     def __init__(
         self,
@@ -135,21 +139,21 @@ class ReplicaDirectory:
         self.broker_id = broker_id
         self.directory = directory
         self.damage_met = False
-        """Whether a log met damage since this was set to false."""
+        """Whether a log found damage since this was last set to false."""
         self.metadata = ReplicaMetadataLog(directory.metadata, self)
         self.metadata.follow()
         self.logs: dict[Partition, ReplicaLog] = {METADATA: self.metadata}
         self._unopened: set[Partition] = set()
-        """Partitions that there are, whose logs cannot be opened."""
+        """Existing partitions whose logs cannot be opened."""
         in_doubt = directory.metadata.in_doubt
         self.damaged = bool(directory.missing or in_doubt or self.metadata.hurt)
-        """Whether the start found that something is missing."""
+        """Whether messages or records are missing that this broker had before the start."""
         self._identity = identity
         self._owners = owners
         self._observe = observe
         self._seen_changes = -1
         self.failing: dict[Partition, str] = {}
-        """Partitions of which something could not be copied, and why, until something can."""
+        """Partitions that could not be copied, or read for a follower, with the error."""
 
     @property
     def identity(self) -> Identity:
@@ -166,7 +170,8 @@ class ReplicaDirectory:
         self._owners.store(owners)
 
     async def write_owners_ahead(self, owners: Mapping[int, Member], work: Work) -> None:
-        """Let the loop wait for no disk when the state machine keeps these owners.
+        """Write these owners in a thread, so that the event loop does not wait for the disk when
+        the state machine stores them.
 
         Raises `StorageError`.
         """
@@ -174,7 +179,8 @@ class ReplicaDirectory:
             await work.in_reading_thread(lambda: self._owners.write(owners))
 
     async def store_ahead(self, coming: Identity, work: Work) -> None:
-        """Let the loop wait for no disk when the state machine gets a new epoch or revision.
+        """Write a new epoch or revision in a thread, so that the event loop does not wait for the
+        disk when the state machine stores it.
 
         Raises `StorageError`.
         """
@@ -184,12 +190,12 @@ class ReplicaDirectory:
 
     @property
     def copied(self) -> bool:
-        """Whether the directory is a copy, which may be older than what its broker confirmed."""
+        """Whether the directory is a copy, which may lack messages that its broker confirmed."""
         return self._identity.copied
 
     @property
     def may_have_lost(self) -> bool:
-        """Whether what was confirmed before this start may be missing."""
+        """Whether messages that were confirmed before this start may be missing."""
         power_cut = self._identity.rebooted and not self.directory.stopped_cleanly
         return power_cut or self.damaged
 
@@ -202,14 +208,15 @@ class ReplicaDirectory:
         return not self.hurt()
 
     def hurt(self) -> list[Partition]:
-        """Partitions whose logs are damaged."""
+        """Return the partitions whose logs are damaged."""
         return [key for key, one in self.logs.items() if one.damaged_from is not None]
 
     @property
     def unreadable(self) -> str:
-        """Which partitions could not be read for a follower, or copied, and why; some of many."""
+        """Text with the partitions that could not be read for a follower, or copied, and the
+        errors; only the first of many."""
         if not self.failing:
-            return ""  # Every answer to a follower asks.
+            return ""  # Nearly always, and needed for every answer to a follower.
         texts = [
             f"{topic}-{number}: {text[:UNREADABLE_CHARACTERS]}"
             for (topic, number), text in list(self.failing.items())[:UNREADABLE_MAX]
@@ -219,19 +226,20 @@ class ReplicaDirectory:
 
     @property
     def lost_histories(self) -> str:
-        """Says which logs have epochs that cannot be known, if any have."""
+        """Text with the logs whose leader epochs cannot be read; empty if there are none."""
         lost = [f"{topic}-{n}" for (topic, n), one in self.logs.items() if one.history_lost]
         return f"{LEADER_EPOCHS} of {', '.join(lost[:3])} cannot be read here" if lost else ""
 
     def _find_damage(self, key: Partition, stored: ReplicaLog) -> None:
-        """Note that messages are gone which were on stable storage before this start."""
+        """Record whether a log lacks messages that were on stable storage before this start."""
         if stored.hurt or stored.log_end_offset < self.directory.ends_at_start.get(key, 0):
             self.damaged = True
 
     def know_epochs(self) -> None:
-        """Epochs of this cluster begin above those that the logs have from elsewhere.
+        """Raise the known epoch to the highest epoch in the logs, so that epochs of this cluster
+        begin above those that the logs have from elsewhere.
 
-        Raises `StorageError`.
+        Raises `StorageError` if no epochs are left above.
         """
         highest = NO_EPOCH
         for stored in self.logs.values():
@@ -247,14 +255,14 @@ class ReplicaDirectory:
 
     @property
     def topics_changed(self) -> bool:
-        """Whether topics were added or removed since `changed` looked."""
+        """Whether topics were added or removed since the last call of `changed`."""
         return self._seen_changes != self.directory.topic_changes
 
     def changed(self) -> tuple[list[Partition], list[Partition]]:
-        """Partitions that were added since the last call, whose logs are in `logs` now, and those
-        that were removed.
+        """Update `logs`. Returns the partitions that were added since the last call, and those that
+        were removed.
 
-        A log that cannot be opened is left out: nothing of it is copied, nor acknowledged.
+        A log that cannot be opened is left out: its messages are neither copied nor acknowledged.
         """
         self._seen_changes = self.directory.topic_changes
         there = dict.fromkeys((METADATA, *self.directory.partitions()))
@@ -289,7 +297,7 @@ class ReplicaDirectory:
         return True
 
     def follow(self) -> None:
-        """Another broker leads from now on, or none."""
+        """Have all logs follow: another broker leads from now on, or none."""
         self.failing.clear()
         for stored in self.logs.values():
             stored.follow()
@@ -310,8 +318,9 @@ class ReplicaDirectory:
             )
 
     def raised_starts(self, known: dict[Partition, int]) -> list[Partition]:
-        """Partitions whose logs begin later than `known` says, which is brought up to date."""
-        # Every second thousands of logs begin where they did.
+        """Return the partitions whose log start is above the one in `known`, and update
+        `known`."""
+        # Called every second for thousands of logs, of which most have not changed.
         starts = list(map(_start_of, self.logs.values()))
         if starts == list(known.values()):
             return []

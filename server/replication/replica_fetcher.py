@@ -1,4 +1,4 @@
-"""The leader of a follower: the connection to it, and its answers."""
+"""A follower's side of replication: connecting to the leader, and handling its answers."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -34,29 +34,29 @@ from .wire import read_state_part, take_response
 
 FIRST_PAUSE_S: Final = 0.05
 MAX_PAUSE_S: Final = 0.5
-"""Waits between two tries to connect."""
+"""The first and the longest wait between two attempts to connect."""
 
 AGAIN_S: Final = 10.0
-"""After so long what could not be copied is asked for again."""
+"""How long after a failure a follower asks again for what it could not copy."""
 
 RATE_S: Final = 10.0
-"""Over so long it is measured how many messages come in a second."""
+"""Over how many seconds the rate of copied messages is measured."""
 
 
 _end_of: Final[Callable[[ReplicaLog], int]] = attrgetter("log.log_end_offset")
 
 
 class MissingReplica(NamedTuple):
-    """What a broker may lack of what others have answered, as far as it knows: messages and
-    seconds, or what is known instead."""
+    """Estimate of the acknowledged messages that a broker may lack: their number and time, or, if
+    these are not known, how far its own logs reach."""
 
     messages: int | None
-    """About so many; `None`: no leader has said anything since the start."""
+    """Estimated number of messages; `None` if no leader has answered since the start."""
     seconds: float | None
     last_ms: int = NOT_KNOWN
-    """When the last message of this broker was appended, where the rest is not known."""
+    """When this broker's last message was appended, if `messages` is `None`."""
     ends: int = NOT_KNOWN
-    """Its log end offsets, added up: of several brokers the one with more has more."""
+    """The sum of this broker's log end offsets: a broker with a larger sum has more messages."""
 
     def __str__(self) -> str:
         if self.messages is not None:
@@ -65,7 +65,7 @@ class MissingReplica(NamedTuple):
         return f"not known; its last message came {when}, its log end offsets add up to {self.ends}"
 
     def fields(self) -> Mapping[str, object]:
-        """For an event."""
+        """Return the fields of a log event."""
         if self.messages is not None and self.seconds is not None:
             return {"messages": self.messages, "seconds": round(self.seconds, 1)}
         last = None if self.last_ms < 0 else format_time(self.last_ms)
@@ -73,53 +73,54 @@ class MissingReplica(NamedTuple):
 
 
 def not_known(logs: Mapping[Partition, ReplicaLog]) -> MissingReplica:
-    """Of a broker with these logs that has not heard of a leader."""
+    """Return the estimate for a broker with these logs that has had no answer of a leader."""
     found = [one.log for partition, one in logs.items() if partition != METADATA]
-    # A segment that was rolled just now has no message yet.
+    # A new active segment may have no message yet.
     times = (one.append_times.largest_ms for log in found for one in log.segments[-2:])
     ends = sum(log.log_end_offset for log in found)
     return MissingReplica(None, None, max(times, default=NOT_KNOWN), ends)
 
 
 class ReplicaFetcher:
-    """Opens connections to the leader, and takes its answers."""
+    """Opens connections to the leader, and passes its answers to the state machine."""
 
     def __init__(self, member: ClusterMember) -> None:
         self._member = member
         self._given = member.given_leaders
         self._turn = 0
-        """Which of them is tried."""
+        """Index of the given address that is tried."""
         self._turn_failed = False
-        """Whether that one was tried, and has not said that it leads."""
+        """Whether that address was tried, and its broker has not said that it leads."""
         self._pause_s = FIRST_PAUSE_S
         self._connections: dict[LeaderConnection, asyncio.Task[None]] = {}
         self._reported: str | None = None
-        """Why the leader is not followed, as reported last."""
+        """The last reported reason why the leader is not followed; `None` while it is."""
         self._reports: dict[str, str] = {}
-        """The same by address."""
+        """The last reported reason by address."""
         self.leader_id = GIVEN
-        """Who leads, once it has said so; `GIVEN` before."""
+        """The leader's broker id, once it has said so; `GIVEN` before."""
         self.address = self._given[0] if self._given else ""
-        """Where the leader is, or was looked for last."""
+        """The leader's address, or the address that was tried last."""
         self.kafka_address = ""
-        """Where it takes clients of Kafka's protocol, if anywhere."""
+        """The leader's address for Kafka's protocol; empty if it has none."""
         self.answered_s = member.now_s
-        """When the last answer of the leader came; the start before there was one."""
+        """When the leader last answered; before its first answer, the time of the start."""
         self.behind_messages: int | None = None
-        """What this broker lacked then; `None`: there was no answer since it started, or led."""
+        """How many messages this broker lacked at that answer; `None` without an answer since it
+        started or led."""
         self.unreadable = ""
-        """What the leader cannot read for its followers, as it said last."""
+        """The partitions that the leader cannot read for followers, by its last answer."""
         self.in_sync: Sequence[int] = ()
-        """The in-sync replicas, as the leader said last."""
+        """The ids of the in-sync replicas, by the leader's last answer."""
         self.others: Mapping[int, PeerInfo] = {}
-        """Where the other followers are, as the leader said last."""
+        """The addresses of the other followers, by the leader's last list."""
         self._tried_s = 0.0
         self._counts: list[tuple[float, int]] = []
 
-    # What the state machine wants.
+    # Effects of the state machine.
 
     def connect(self, broker_id: int) -> None:
-        """Carry out `Connect`."""
+        """Begin to connect to the leader: carries out the effect `Connect`."""
         member = self._member
         known = member.known.get(broker_id)
         self.address = self._next_given() if known is None else known.address
@@ -131,7 +132,7 @@ class ReplicaFetcher:
         self._connections[connection] = member.start_work(self._run(connection))
 
     def _next_given(self) -> str:
-        """The given address whose turn it is; empty where none was given."""
+        """Return the given address whose turn it is; empty if none was given."""
         if not self._given:
             return ""
         if self._turn_failed:
@@ -140,7 +141,7 @@ class ReplicaFetcher:
         return self._given[self._turn % len(self._given)]
 
     def say(self, connection: Any, request: ReplicateRequest) -> None:
-        """Carry out `Send`."""
+        """Send a request to the leader: carries out the effect `Send`."""
         member = self._member
         request.connection = connection.number
         for one in request.positions:
@@ -153,7 +154,7 @@ class ReplicaFetcher:
         connection.send(request)
 
     def close(self, connection: Any) -> None:
-        """Carry out `Close`."""
+        """Close a connection: carries out the effect `Close`."""
         connection.close()
         task = self._connections.pop(connection, None)
         if task is not None and task is not asyncio.current_task():
@@ -164,7 +165,7 @@ class ReplicaFetcher:
         for connection in list(self._connections):
             self.close(connection)
 
-    # What comes of it.
+    # Answers of the leader.
 
     async def _run(self, connection: LeaderConnection) -> None:
         member, node = self._member, self._member.node
@@ -195,14 +196,14 @@ class ReplicaFetcher:
             connection.close()
 
     def _failed(self, connection: LeaderConnection, error: Exception) -> None:
-        """Report once why the leader is not followed."""
+        """Report why the leader is not followed, unless the same reason was reported last."""
         text = error.message if isinstance(error, HorologError) else repr(error)
         if text != self._reports.get(connection.address):
             self._reported = self._reports[connection.address] = text
             self._member.observe("leader_not_followed", address=connection.address, error=text)
 
     def _take_at_once(self, connection: LeaderConnection, response: ReplicateResponse) -> bool:
-        """Take an answer for which nothing has to be waited; whether this is one."""
+        """Handle an answer at once if the disk need not be waited for. Returns whether it did."""
         if response.answers != Answers.FETCHED:
             return False
         take_response(response, self._is_here)
@@ -213,7 +214,8 @@ class ReplicaFetcher:
         return True
 
     def _waits_for(self, response: ReplicateResponse) -> bool:
-        """Whether the disk has to write before the state machine gets an answer."""
+        """Whether something has to be written to the disk before the state machine gets an
+        answer."""
         logs = self._member.stored.logs
         for part in response.parts:
             log = logs[partition_of(part)]
@@ -266,13 +268,13 @@ class ReplicaFetcher:
             )
 
     def _ignore_strange_epoch(self, response: ReplicateResponse) -> None:
-        """Forget the epoch of a refusal where this broker has joined no cluster: it joins that of
-        its leader, not that of any broker that it asks."""
+        """Ignore the epoch of a refusal if this broker has joined no cluster: it joins the cluster
+        of its leader, not of every broker that it asks."""
         if response.answers == Answers.REFUSAL and self._member.node.highest_epoch == NO_EPOCH:
             response.epoch = NO_EPOCH
 
     def _deliver(self, connection: LeaderConnection, response: ReplicateResponse) -> None:
-        """Give an answer to the state machine, and carry out its effects."""
+        """Pass an answer to the state machine, and carry out the effects."""
         member, node = self._member, self._member.node
         if response.answers == Answers.FETCHED:
             self._follow_starts(response)
@@ -285,20 +287,20 @@ class ReplicaFetcher:
             member.settle()
 
     def _is_here(self, part: ReplicatedPart) -> bool:
-        """Whether a part is of a topic that is here. Of another one of that name nothing is."""
+        """Whether a part belongs to a topic that exists here, with the same id."""
         stored = self._member.stored.logs.get(partition_of(part))
         return stored is not None and stored.topic_id == part.topic_id
 
     async def _take_state(self, response: ReplicateResponse) -> None:
-        """Keep what comes of the leader's metadata from before its log start."""
+        """Store the parts of the leader's metadata state."""
         for part in response.parts:
             if part.state_bytes and partition_of(part) == METADATA:
                 take = partial(self._member.stored.metadata.take_part, read_state_part(part))
                 await self._member.in_storage_thread(take)
 
     async def _raise_starts(self, response: ReplicateResponse) -> None:
-        """Let logs begin where the leader's do, all of them with one write: retention takes from
-        many at a time. What is not done here the state machine does, one by one."""
+        """Move log starts to those of the leader, with one write for all logs: retention moves many
+        at a time. The state machine moves the other log starts, one by one."""
         raised: list[Log] = []
         for part in response.parts:
             stored = self._member.stored.logs.get(partition_of(part))
@@ -311,12 +313,13 @@ class ReplicaFetcher:
         if raised:
             await self._member.secure_starts(raised)
             for log in raised:
-                # The leader waits for the word that it is so.
+                # The leader waits for a confirmation.
                 self._member.node.synced((log.topic, log.partition))
             self._member.settle()
 
     def _follow_starts(self, response: ReplicateResponse) -> None:
-        """Let consumers have nothing that the leader's have not, where a set is cut in two."""
+        """Hide messages below the leader's log start from consumers, if that lies inside a record
+        set, which is copied as a whole."""
         for part in response.parts:
             stored = self._member.stored.logs.get(partition_of(part))
             inside = part.first_visible_offset > part.log_start_offset
@@ -324,7 +327,8 @@ class ReplicaFetcher:
                 stored.log.expiry.trim(min(part.first_visible_offset, stored.log.recovery_point))
 
     def _record(self, response: ReplicateResponse) -> None:
-        """Record how far behind this broker was, and how much comes in a second."""
+        """Record how far this broker is behind, what the leader says of the cluster, and the rate
+        of messages."""
         self._pause_s = FIRST_PAUSE_S
         now_s = self._member.now_s
         self.answered_s, self.behind_messages = now_s, response.behind_messages
@@ -348,7 +352,7 @@ class ReplicaFetcher:
             self._counts = [one for one in self._counts if now_s - one[0] <= RATE_S]
 
     def ask_again(self) -> None:
-        """Ask again, from time to time, for what could not be copied."""
+        """Connect to the leader anew, every `AGAIN_S`, if some partitions could not be copied."""
         member = self._member
         follower, failing = member.node.follower, member.stored.failing
         if follower is not None and failing and member.now_s - self._tried_s >= AGAIN_S:
@@ -356,7 +360,7 @@ class ReplicaFetcher:
             member.happens(lambda _: follower.drop())
 
     def missing(self) -> MissingReplica:
-        """What this broker may lack by now, about."""
+        """Estimate which messages this broker may lack by now."""
         if self.behind_messages is None:
             return not_known(self._member.stored.logs)
         silent_s = max(self._member.now_s - self.answered_s, 0.0)
@@ -367,7 +371,8 @@ class ReplicaFetcher:
         return MissingReplica(self.behind_messages + round(rate * silent_s), silent_s)
 
     def leads(self, *, with_loss: bool) -> None:
-        """This broker leads: what it heard as a follower says nothing after that."""
+        """Forget what the last leader said, because this broker leads now. `with_loss`: messages
+        may be missing, which is reported."""
         if with_loss:
             self._member.observe("elected_with_loss", **self.missing().fields())
         self.in_sync = ()

@@ -1,4 +1,4 @@
-"""How each broker of a cluster stands, since when, and how far behind it is."""
+"""The state of each cluster member, since when it has been so, and how far the member is behind."""
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -21,11 +21,11 @@ CATCHING_UP: Final = "catching-up"
 DOWN: Final = "down"
 
 LOOKED_AT: Final = 100
-"""Partitions of which the time of the first message that a follower lacks is looked up."""
+"""For how many partitions the time of the first message that a follower lacks is looked up."""
 
 
 class ReplicaStates:
-    """What a broker knows of the others and of itself; looked at again and again."""
+    """The states of the cluster's members, as far as this broker knows; updated regularly."""
 
     def __init__(
         self, member: ClusterMember, followers: Followers, fetcher: ReplicaFetcher
@@ -34,13 +34,14 @@ class ReplicaStates:
         self._followers = followers
         self._fetcher = fetcher
         self._since: dict[int, tuple[str, int]] = {}
-        """By broker, its state, and when that was seen first."""
+        """By broker id, the state, and the time at which it was first seen, in ms."""
         self._sessions: dict[int, Session] = {}
-        """By follower of this leader, what it had said before it went, if it did."""
+        """By broker id, the last session of each follower of this leader, kept when the follower is
+        gone."""
         self._leader: Leader | None = None
 
     def record_changes(self) -> None:
-        """Record and report the brokers that are in another state than before."""
+        """Record and report changes of the members' states."""
         member = self._member
         self._record_sessions(member.node.leader)
         states = self.states()
@@ -74,12 +75,12 @@ class ReplicaStates:
 
     @property
     def _follows(self) -> bool:
-        """Whether this broker follows one of which it knows where it is."""
+        """Whether this broker follows a leader whose address it knows."""
         return self._member.node.follower is not None and bool(self._fetcher.address)
 
     @property
     def leader_hint(self) -> str:
-        """Who leads, for a client that asked the wrong broker."""
+        """Text about who leads, for a client that asked the wrong broker."""
         broker_id = self._member.broker_id
         if self._follows:
             return f"broker {broker_id} follows the leader at {self._fetcher.address}"
@@ -88,7 +89,7 @@ class ReplicaStates:
     # In which state.
 
     def states(self) -> dict[int, str]:
-        """By broker that is known here."""
+        """Return the state of each known member, by broker id."""
         member = self._member
         leader = member.node.leader
         if leader is not None:
@@ -99,7 +100,7 @@ class ReplicaStates:
             return states | {member.broker_id: LEADER}
         states = {member.broker_id: self._my_state()}
         follower = member.node.follower
-        # One that has not said its epoch may not lead at all, or any more.
+        # A broker that has not said its epoch may not be the leader, or not any more.
         if follower is not None and follower.epoch != NO_EPOCH and self._fetcher.leader_id:
             states[self._fetcher.leader_id] = DOWN if self.leader_is_silent else LEADER
         return states
@@ -125,14 +126,14 @@ class ReplicaStates:
 
     @property
     def leader_is_silent(self) -> bool:
-        """Whether the leader that is followed has not answered for too long."""
+        """Whether the leader has not answered for longer than `replica.lag.time.max.ms`."""
         member = self._member
         silent_s = member.now_s - self._fetcher.answered_s
         return silent_s * 1000 > member.settings.replica_lag_time_max_ms
 
     def rules_may_be_old(self) -> str:
-        """Why clients are not to be served by the access rules that are known here; empty where
-        they are the leader's, or where none count."""
+        """Return why the access rules known here may be out of date, so that clients must not be
+        served; empty if they are the leader's, or without authorization."""
         member = self._member
         if member.settings.authorization != "on" or member.node.leader is not None:
             return ""
@@ -145,7 +146,7 @@ class ReplicaStates:
         )
 
     def leads_not(self) -> str:
-        """Why this broker does not lead, and who does; empty for the leader."""
+        """Return why this broker does not lead, and who does; empty for the leader."""
         member = self._member
         if member.leads:
             return ""
@@ -156,7 +157,8 @@ class ReplicaStates:
         return f"{who}{self.leader_hint}"
 
     def not_ready(self) -> str:
-        """Why clients had better ask another broker; empty for a leader and a follower in sync."""
+        """Return why clients should use another broker; empty for a leader and for an in-sync
+        follower."""
         member = self._member
         node, fetcher = member.node, self._fetcher
         if member.leads:
@@ -182,7 +184,8 @@ class ReplicaStates:
 
     @property
     def _obstacles(self) -> str:
-        """What keeps this broker from copying all, as far as it is known; behind a semicolon."""
+        """Text, beginning with a semicolon, about what keeps this broker from copying everything;
+        empty if that is not known."""
         member = self._member
         found = "".join(f"; {text}" for text in list(member.stored.failing.values())[:1])
         unreadable = self._fetcher.unreadable
@@ -190,7 +193,7 @@ class ReplicaStates:
 
     @property
     def silence(self) -> str:
-        """Says for how long the leader has not answered."""
+        """Text about how long the leader has not answered."""
         fetcher = self._fetcher
         silent_s = self._member.now_s - fetcher.answered_s
         return f"the leader at {fetcher.address} has said nothing for {silent_s:.1f} s"
@@ -198,7 +201,7 @@ class ReplicaStates:
     # How far behind.
 
     def member(self, known: ReplicaMember) -> ReplicaMember:
-        """The same with state, since when, and, at the leader, how far behind."""
+        """Add to a member its state, since when, and, at the leader, how far it is behind."""
         self.record_changes()
         state, since_ms = self._since.get(known.broker_id, (DOWN, NOT_KNOWN))
         known.state, known.since_ms = state, since_ms
@@ -213,7 +216,8 @@ class ReplicaStates:
         return known
 
     def _lag_ms(self, behind: Mapping[Partition, tuple[int, int]]) -> int:
-        """How long ago the oldest message that a follower lacks was appended."""
+        """Return how long ago, in ms, the oldest message that a follower lacks was appended, by the
+        first `LOOKED_AT` partitions."""
         member = self._member
         oldest = None
         for partition in sorted(behind)[:LOOKED_AT]:
@@ -229,7 +233,8 @@ class ReplicaStates:
 
 
 def _behind(leader: Leader, session: Session) -> dict[Partition, tuple[int, int]]:
-    """By partition that a follower does not have all of: its end, and the leader's."""
+    """Return, for each partition in which a follower lacks messages, the first offset that it lacks
+    and the leader's log end."""
     is_there = leader.sessions.get(session.connection) is session
     asked: Any = session.behind if is_there else leader.partitions
     found = {}

@@ -1,4 +1,4 @@
-"""A cluster member's side towards its clients: what they may ask for, and what they wait for."""
+"""How a cluster member serves clients: which requests it answers, and what answers wait for."""
 
 import asyncio
 from bisect import bisect_left
@@ -48,18 +48,20 @@ from .service import Commit
 from .topic_forwarding import ForwardedTopicCreation, with_failures
 
 PART_BYTES: Final = 192 << 10
-"""Sets that a follower is sent at once, while more come with them: what one connection sends
-would be at one broker after the other. Less than that costs more than is gained."""
+"""The least size of the part of a produce that is appended, and copied by followers, before the
+rest is appended, so that both brokers work at the same time. A smaller part costs more than it
+gains."""
 
 KNOWN_S: Final = 5.0
-"""How long a new leader is asked for its topics before it answers with those it knows."""
+"""How long a metadata request waits at a new leader for its topics, before it is answered with the
+topics that are known."""
 
 WAIT_MS: Final = 30_000
 """How long a trim waits for all in-sync replicas."""
 
 
 def error_of(outcome: Outcome, leader_hint: str) -> CodedError:
-    """The error of the answer to a client that was not served."""
+    """Return the error for a client, from the state machine's outcome of its request."""
     if outcome is Outcome.NOT_LEADER:
         return NotLeader(leader_hint)
     if outcome is Outcome.NOT_ENOUGH_REPLICAS:
@@ -74,13 +76,13 @@ def error_of(outcome: Outcome, leader_hint: str) -> CodedError:
 
 
 class FollowerReads:
-    """Reads at a follower: what clients may have of a copy, and when they may not.
+    """Reads at a follower: which messages clients may read from its copy, and when.
 
-    A follower answers up to its own high watermark, to clients that allow it. It gives nothing of a
-    partition before it has had, since it began to follow, all that was committed there: what it had
-    before may be cut off, and less than others have shown. Nor does it give what was read while a
-    log was cut. Where access rules count, it gives nothing once its leader has been silent for too
-    long: the rules may have changed meanwhile.
+    A follower answers up to its own high watermark, to clients that allow it. It answers for a
+    partition only after it has copied, since it began to follow, all that was committed there:
+    messages that it had before may be truncated, and may be fewer than clients have seen elsewhere.
+    It discards an answer if the log was truncated during the read. With access rules, it answers
+    nothing once its leader has been silent for too long: the rules may have changed meanwhile.
     """
 
     def __init__(
@@ -91,16 +93,16 @@ class FollowerReads:
         self._states = states
 
     def may(self, api: Api, request: Any) -> bool:
-        """Whether a follower may answer a request, and this broker is one."""
+        """Whether this broker is a follower that may answer the request."""
         if api.served_by is not ServedBy.LEADER_OR_FOLLOWER:
             return False
         return self._member.node.follower is not None and bool(request.allow_follower)
 
     def answer(self, request: Any, handle: Callable[[], Any]) -> Pieces[Any]:
-        """The answer of this broker to a request that `handle` answers.
+        """Return this follower's answer to a request, which `handle` makes.
 
-        Raises `ReplicaNotAvailable` where the request cannot be answered from this copy, and so
-        does what comes later, if it cannot any more.
+        Raises `ReplicaNotAvailable` if the request cannot be answered from this copy; a pending
+        answer raises it later, if the copy cannot be used any more.
         """
         follower = self._member.node.follower
         assert follower is not None
@@ -127,7 +129,7 @@ class FollowerReads:
         return then(handle(), end)
 
     def check_rules(self) -> None:
-        """Raise `ReplicaNotAvailable` where the access rules that are known here may be old."""
+        """Raise `ReplicaNotAvailable` if the access rules known here may be out of date."""
         problem = self._states.rules_may_be_old()
         if problem:
             raise ReplicaNotAvailable(problem)
@@ -160,7 +162,8 @@ class FollowerReads:
 
 
 def _asked(request: Any) -> Iterator[tuple[Partition, int]]:
-    """The partitions of a request, and what the client has seen of each."""
+    """Yield the partitions of a request, each with the offset up to which the client has seen it,
+    -1 if unknown."""
     if isinstance(request, CountByTimeRequest):
         yield (request.topic, request.partition), request.seen_offset
         return
@@ -170,7 +173,7 @@ def _asked(request: Any) -> Iterator[tuple[Partition, int]]:
 
 
 class Serving:
-    """What a broker of a cluster does for its clients."""
+    """Serves the clients of a cluster member."""
 
     def __init__(
         self,
@@ -191,12 +194,12 @@ class Serving:
         self._forwarded = forwarded
         self._at_follower = FollowerReads(member, fetcher, states)
         self._readable: Leader | None = None
-        """The leader of whom it is known that it may show what it has."""
+        """The leader state of this broker that was found `readable`; it stays so."""
 
     # Which requests.
 
     def error(self, api: Api) -> CodedError | None:
-        """Why a request is not served now, if so."""
+        """Return why this broker does not serve a request now; `None` if it does."""
         if api.served_by is ServedBy.ANY_BROKER:
             return None
         leader = self._member.leader
@@ -228,8 +231,8 @@ class Serving:
         return NotCoordinator(hint) if api.served_by is ServedBy.COORDINATOR else NotLeader(hint)
 
     def gated(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
-        """Handlers that refuse requests which this broker does not serve now: for want of
-        leadership, also where it has lost that by the time of the answer."""
+        """Return handlers that refuse requests which this broker does not serve now, for example
+        because it does not lead, or does not lead any more when the answer is made."""
         gated = {
             key: handler
             if APIS[key].served_by is ServedBy.ANY_BROKER
@@ -242,8 +245,8 @@ class Serving:
         return gated
 
     def _metadata(self, handler: Handler) -> Handler:
-        """Only a leader creates topics that metadata asks for, once it knows which exist; a
-        follower forwards that to the leader."""
+        """Return the handler of metadata requests. A leader creates missing topics once it knows
+        which exist; a follower forwards the creation to the leader."""
 
         def handle(services: Services, request: Any, call: Call) -> Any:
             store, asked = self._store, self._forwarded
@@ -261,7 +264,7 @@ class Serving:
 
                     return PendingAnswer(making, answer_when_made, alone=True)
             elif not store.knows:
-                # No topic that an earlier leader has shown is to be missing.
+                # The answer must include all topics that an earlier leader has shown.
                 task = services.work.start(store.known(KNOWN_S))
                 return PendingAnswer(task, lambda: answer(services, request, call))
             return answer(services, request, call)
@@ -275,7 +278,7 @@ class Serving:
         return handle
 
     def _brokers(self, handler: Handler) -> Handler:
-        """All brokers that this one knows of, and which of them leads."""
+        """Return the handler that answers with all known brokers, and which of them leads."""
 
         def handle(services: Services, request: Any, call: Call) -> Any:
             response = handler(services, request, call)
@@ -284,7 +287,7 @@ class Serving:
         return handle
 
     def _coordinator(self, handler: Handler) -> Handler:
-        """A follower says where the leader is, which looks after the groups."""
+        """Return the handler that answers with the leader, which coordinates all groups."""
 
         def handle(services: Services, request: Any, call: Call) -> Any:
             response = handler(services, request, call)
@@ -307,7 +310,7 @@ class Serving:
         return handle
 
     def gated_many(self, handlers: Mapping[int, HandlerOfMany]) -> dict[int, HandlerOfMany]:
-        """The same for requests that arrive together."""
+        """As `gated`, for handlers of requests that arrive together."""
         return {key: self._gated_many(APIS[key], handler) for key, handler in handlers.items()}
 
     def _gated_many(self, api: Api, handler: HandlerOfMany) -> HandlerOfMany:
@@ -318,7 +321,7 @@ class Serving:
                 return list(map(alone, requests))
             outcomes = handler(services, version, requests)
             if api.served_by is not ServedBy.LEADER_OR_FOLLOWER:
-                return outcomes  # Sets know of their epoch by themselves.
+                return outcomes  # A produce checks leadership itself: appending, and by `Commit`.
             epoch = self._member.epoch
             return [
                 one if isinstance(one, Exception) else then(one, partial(self._same, api, epoch))
@@ -336,7 +339,8 @@ class Serving:
         version: int,
         request: Any,
     ) -> Any:
-        """The outcome of one of them at a broker that does not lead, because of `error`."""
+        """Return the outcome of one request at a broker that cannot serve it as leader: the answer
+        of a follower if that is allowed, otherwise `error`."""
         if not self._at_follower.may(api, request):
             return error
 
@@ -352,14 +356,14 @@ class Serving:
             return refused
 
     def check(self, api: Api) -> None:
-        """Raise why a request is not served now, if so."""
+        """Raise a `CodedError` if this broker does not serve a request now."""
         error = self.error(api)
         if error is not None:
             raise error
 
     def _same(self, api: Api, epoch: int, body: Any) -> Any:
-        """An answer that was waited for counts only if the broker leads still: its log may have
-        been cut meanwhile."""
+        """Return `body` if this broker still leads in the same epoch. Otherwise raise: its log may
+        have been truncated while the answer was pending."""
         if self._member.epoch != epoch:
             raise self._not_led(api)
         return body
@@ -367,11 +371,11 @@ class Serving:
     # Sets.
 
     def check_append(self) -> None:
-        """Raise why nothing may be appended now, if so."""
+        """Raise a `CodedError` if this broker may not append messages now."""
         self._check_refusal(acks_all=False)
 
     def check_change(self) -> None:
-        """Raise why topics may not be changed now, if so."""
+        """Raise a `CodedError` if this broker may not change topics now."""
         self._check_refusal(acks_all=True)
 
     def _check_refusal(self, *, acks_all: bool) -> None:
@@ -381,8 +385,8 @@ class Serving:
             raise error_of(outcome, self._states.leader_hint)
 
     def begin_append(self, log: Log, acks: int) -> None:
-        """To be called before something is appended, behind `check_append`; raises why it may
-        not be."""
+        """Prepare an append to a log. Called after `check_append`. Raises a `CodedError` if this
+        broker may not append to the log."""
         member = self._member
         member.check_topics()
         partition = log.topic, log.partition
@@ -396,15 +400,16 @@ class Serving:
 
     @staticmethod
     def first_part(sizes: Sequence[int]) -> int:
-        """How many of the sets that came together are to be appended before the others; 0 where
-        all of them are one part."""
+        """Return how many of the record sets of a produce to append before the others; 0 to append
+        all of them together. `sizes` are in bytes."""
         total = sum(sizes)
         if total < 2 * PART_BYTES or len(sizes) < 2:
             return 0
         return bisect_left(list(accumulate(sizes)), total // 2, hi=len(sizes) - 2) + 1
 
     def appended(self, log: Log, outcome: Appended, acks: int) -> Commit | None:
-        """Sets were appended, or had been before; the wait for them with `acks=all`."""
+        """Report record sets that were appended, now or by an earlier attempt. Returns the wait for
+        their commit, with `acks=all` only."""
         member = self._member
         partition = log.topic, log.partition
         commit = Commit() if acks == -1 else None
@@ -417,7 +422,8 @@ class Serving:
     # Trims.
 
     async def trimmed(self, log: Log) -> None:
-        """Wait until a trim is in all in-sync replicas. Raises `CodedError` when it cannot be."""
+        """Wait until all in-sync replicas have carried out a trim. Raises `CodedError` if they
+        cannot."""
         member = self._member
         partition = log.topic, log.partition
         if partition not in member.stored.logs or not member.leads:
@@ -437,7 +443,7 @@ class Serving:
 
 
 class ClusterLeadership:
-    """The `Leadership` of a broker of a cluster; see there."""
+    """The `Leadership` of a cluster member."""
 
     alone = False
 

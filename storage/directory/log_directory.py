@@ -1,6 +1,6 @@
 """The directory of all logs: opens and closes them, creates and deletes topics.
 
-It belongs to one thread, the event loop's, as do its logs. After an unclean stop, logs are
+The directory and its logs are used by the event loop's thread. After an unclean stop, logs are
 recovered at the start. After a clean stop, a log is opened on first use.
 `directory_opening.open_directory` opens a directory.
 """
@@ -59,7 +59,7 @@ class LogDirectory:
     """The topics of one data directory and their logs. Made by `open_directory`."""
 
     def __init__(self, parts: DirectoryParts) -> None:
-        """No log is known before `recover`."""
+        """`recover` must be called before logs are used."""
         seams = parts.seams
         self._path = parts.settings.data_dir
         self._lock: DirectoryLock | None = parts.lock
@@ -78,7 +78,7 @@ class LogDirectory:
         self.committed = PositionReading(
             PositionTable(), max_bytes=parts.settings.max_positions_bytes
         )
-        """Where consumers go on, to be read."""
+        """The positions of consumers, for reading."""
         self._metadata: MetadataLog | None = None
         self.producer_ids = parts.producer_ids
         """Ids for idempotent producers; each is given out once."""
@@ -114,7 +114,7 @@ class LogDirectory:
 
     @property
     def metadata(self) -> MetadataLog:
-        """The metadata log; of a cluster member once `open_metadata` was called."""
+        """The metadata log. At a cluster member `open_metadata` must have been called."""
         assert self._metadata is not None
         return self._metadata
 
@@ -144,8 +144,8 @@ class LogDirectory:
                 self._observe("checkpoint_failed", error=str(error))
 
     def open_metadata(self) -> MetadataLog:
-        """Open the metadata log of a cluster member. Where there is none it is made of the topics
-        that there are.
+        """Open the metadata log of a cluster member. If there is none, create it from the existing
+        topics.
 
         Nothing is applied yet (`MetadataLog.next_change`). Raises `StorageError`, `OSError`.
         """
@@ -240,7 +240,7 @@ class LogDirectory:
 
     @property
     def changes(self) -> TopicChanges:
-        """How topics are made what the metadata log says."""
+        """Makes the changes that bring topics to the state of the metadata log."""
         return self._changes
 
     def create_topic(self, name: str, partitions: int, overrides: Mapping[str, str]) -> TopicEntry:
@@ -266,22 +266,22 @@ class LogDirectory:
         return self._led(self.metadata.topics.alter(name, overrides))
 
     def delete_topic(self, name: str) -> None:
-        """Take a topic away with all its messages and the positions in it.
+        """Delete a topic with all its messages and the positions in it.
 
-        It is gone at once, and for good when this returns; its bytes leave the disk after
-        `file.delete.delay.ms`. Raises `UnknownTopicOrPartition`, and `StorageError` when the disk
-        does not let it be finished: then the next start, or the next change, does.
+        The topic is deleted durably when this returns; its files are removed after
+        `file.delete.delay.ms`. Raises `UnknownTopicOrPartition`, and `StorageError` if the disk
+        fails: the next start, or the next change, then finishes the deletion.
         """
         self._led(self.metadata.topics.delete(name))
 
     def _led(self, steps: Steps[TopicEntry]) -> TopicEntry:
-        """Carry out a change of a topic here and now, at a broker that leads by itself."""
+        """Carry out a change of a topic at once, at a single broker."""
         change = SteppedChange(steps)
         self.metadata.finish(change)
         return change.result()
 
     def _note_gaps(self, log: Log) -> None:
-        """Store that a log's offsets may jump, before it takes such messages."""
+        """Store that a log may have gaps, before messages that leave one are appended."""
         self._changes.settle(log.topic)
         entry = self._registry.get(log.topic)
         if not entry.gaps:
@@ -332,8 +332,8 @@ class LogDirectory:
     def cluster_id(self) -> str:
         """Return the id by which clients identify this cluster. Created on first use.
 
-        If there is no room to store it, the next start creates another one. Raises `OSError` if it
-        cannot be read, or not be stored for another reason.
+        If there is no room to store the id, the next start creates another one. Raises `OSError` if
+        the id cannot be read, or cannot be stored for another reason.
         """
         if self._cluster_id is None:
             load = partial(load_cluster_id, self._files, self._path, self._seams.random)

@@ -1,9 +1,9 @@
 """The logs of a data directory, opened when they are needed.
 
-A log that was stopped cleanly is opened at its first use, any other one by `recover`, or, when it
-is small and there are many, at its first use too. One that cannot be opened answers each request
-for it with the reason, and stops no other. How far the recovery of all logs is, is reported while
-it lasts, and summed up at its end.
+A log that was stopped cleanly is opened at its first use. `recover` opens the other logs, but may
+leave small ones to their first use, if there are many. If a log cannot be opened, each request for
+it gets the reason, and the other logs are not affected. The progress of recovery is reported while
+it lasts, with a summary at its end.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,14 +32,14 @@ REPORT_SECONDS: Final = 5.0
 Partition = tuple[str, int]
 
 SMALL_BYTES: Final = 1 << 20
-"""A log with no more bytes to recover may be left to its first use: recovery takes a few
-milliseconds."""
+"""A log with at most this many bytes to recover may be left to its first use: its recovery takes a
+few milliseconds."""
 
 EAGER_SECONDS: Final = 0.5
 """Seconds for which a start recovers small logs before it leaves the rest to their first use."""
 
 RETRY_SECONDS: Final = 1.0
-"""Minimum wait before a log is tried again that could not be recovered for lack of room or handles.
+"""Minimum wait before a log that could not be opened for lack of room or handles is tried again.
 The wait is at least ten times as long as the attempt took."""
 
 FEW_LOGS: Final = 16
@@ -133,11 +133,10 @@ class LogTable:
         on_cut: Callable[[Log], None],
         high_watermarks: Offsets | None = None,
     ) -> None:
-        """`on_gaps` is called with a log when its offsets begin to jump, `on_cut` before it is
-        truncated.
+        """`on_gaps` is called with a log before its first gap, `on_cut` before it is truncated.
 
-        `high_watermarks` are given for a cluster member, as far as known: logs are opened as a
-        follower's, with that high watermark or that of their start.
+        `high_watermarks`, as far as known, are given for a cluster member: each log is opened as a
+        follower's, with its high watermark, or with its log start if that is not known.
         """
         self._seams = seams
         self._directory = directory

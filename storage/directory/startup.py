@@ -1,13 +1,14 @@
-"""Making the topics file and the folders of a data directory agree with the metadata log, at start.
+"""The start of a data directory: its topics file and its folders are made to agree with the
+metadata log.
 
-A single broker makes the topics what the log says: deletions are carried out or finished, creations
-are made, and what a creation left that the log does not have is removed. Then folders that no topic
-names are adopted, folders that are gone are made anew, and topics get the ids that they lack; that
-is recorded in the log before the topics file says it. Whatever a power cut leaves, the next start
-comes to the same.
+A single broker makes the topics match the log: it finishes deletions and creations, and removes the
+folders of creations that are not in the log. Then it adopts folders that belong to no topic,
+creates missing folders again, and gives ids to topics without one. These changes are recorded in
+the log before they are written to the topics file. Whatever a power cut leaves, the next start has
+the same result.
 
-A cluster member finishes deletions and makes missing folders anew; the rest follows from the log as
-it is applied. Anything else is left alone and reported.
+A cluster member finishes deletions and creates missing folders again; the other changes follow as
+the log is applied. Anything else is left alone and reported.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -62,8 +63,8 @@ _MAX_NAMES: Final = 10
 _TEMPORARY_SUFFIX: Final = ".tmp"
 
 KEEP_EVERYTHING: Final = {"retention.bytes": "-1", "retention.ms": "-1"}
-"""Settings of topics whose own were lost: the defaults might delete messages that were meant to be
-kept."""
+"""Settings of topics whose own settings were lost: the defaults might delete messages that were
+meant to be kept."""
 
 _KEEPS: Final = (
     f"there was no {TOPICS_FILE} that says for how long to keep messages, so all of them are kept "
@@ -83,8 +84,8 @@ class Startup:
         member: bool,
         has_metadata_log: bool,
     ) -> None:
-        """`member` is for a cluster member: with a metadata log, which says what topics there are,
-        it adopts no folder, and no topic gets another id."""
+        """With `member`, for a cluster member that has a metadata log: no folder is adopted, and no
+        topic gets another id, because the log decides which topics there are."""
         self._seams = seams
         self._files = seams.files
         self._observe = seams.observe
@@ -95,14 +96,16 @@ class Startup:
         self.missing: set[tuple[str, int]] = set()
         """Partitions whose folder was missing and was created again."""
         self.made: set[tuple[str, int]] = set()
-        """All partitions whose folder was made: those, and of topics that were not made yet."""
+        """All partitions whose folder was created: the missing ones, and those of topics whose
+        creation was not finished."""
         self._member = member
         self._has_metadata_log = has_metadata_log
         self._follows_log = member and has_metadata_log
         self.metadata: LocalMetadata | None = None
         """The metadata log of a single broker."""
         self.metadata_offset: int | None = None
-        """An offset of the metadata log, if there is one, below which all was committed."""
+        """An offset of the metadata log below which all records were committed; `None` without a
+        metadata log."""
         self.lost = False
         """Whether there was no readable topics file."""
         self._open_to_others: list[tuple[Path, OSError]] = []
@@ -117,7 +120,7 @@ class Startup:
         damaged, written = written is None, written or {}
         self.lost = damaged or (self._follows_log and not there)
         if not (there or self._member or damaged or adopted_overrides):
-            # From here on a file that is missing is a file that was lost.
+            # Once this file is written, a missing topics file means that it was lost.
             write_topics(self._files, path, {}, 0)
         topics = self._without_deleted(written) if self._member else self._recorded(written)
         folders = self._folders()
@@ -152,15 +155,15 @@ class Startup:
                 self.metadata.log.close()
 
     def _without_deleted(self, written: Mapping[str, TopicEntry]) -> dict[str, TopicEntry]:
-        """The topics of the file; deletions that were begun are finished."""
+        """Return the topics of the file, and finish deletions that were begun."""
         for entry in written.values():
             if entry.deleting:
                 self._take_away(entry)
         return {name: entry for name, entry in written.items() if not entry.deleting}
 
     def _recorded(self, written: Mapping[str, TopicEntry]) -> dict[str, TopicEntry]:
-        """The topics of the metadata log, which is opened, or made of those of the file; those that
-        it does not have any more are taken away."""
+        """Open the metadata log, or create it from the topics of the file, and return its topics.
+        Topics of the file that the log does not have any more are deleted."""
         entries = {
             name: replace(entry, topic_id=entry.topic_id or random_id(self._random))
             for name, entry in written.items()
@@ -183,20 +186,20 @@ class Startup:
                 gaps = entry.gaps or topics[name].gaps
                 topics[name] = replace(topics[name], partitions=partitions, gaps=gaps)
             elif not entry.deleting and not noted and name not in topics:
-                topics[name] = entries[name]  # A file from before the log.
+                topics[name] = entries[name]  # The file is older than the log.
             else:
                 self._take_away(entry)
         return topics
 
     def _is_recorded(self, entry: TopicEntry, metadata: LocalMetadata) -> bool:
-        """Whether a topic of the file is one of the log's."""
+        """Whether a topic of the file is also in the log, by its id."""
         state = metadata.state
         target = state.topics.get(entry.name)
         ids = ("", target.topic_id, state.former_ids.get(entry.name)) if target is not None else ()
         return entry.topic_id in ids
 
     def _record(self, metadata: LocalMetadata, topics: Mapping[str, TopicEntry]) -> None:
-        """Have the log say what was found out about topics."""
+        """Record in the log how `topics` differ from its state."""
         records = list(_differences(metadata.state.topics, topics))
         if records:
             self._reserve.retrying(partial(metadata.record, records))
@@ -337,8 +340,9 @@ class Startup:
         }
 
     def _give_ids(self, topics: dict[str, TopicEntry], written: Mapping[str, TopicEntry]) -> None:
-        """To topics without one, and others to those that begin anew in a partition: its offsets
-        come again with other messages. Those that were recorded already keep what they have."""
+        """Give ids to topics without one, and new ids to topics with a partition that begins anew:
+        the same offsets will have other messages. A topic whose new id is in the log already keeps
+        it."""
         anew = {
             name
             for name, _ in self.missing
@@ -384,7 +388,7 @@ def _names(topics: Mapping[str, TopicEntry], key: tuple[str, int]) -> bool:
 
 
 def _allow_gaps(topics: dict[str, TopicEntry], folders: set[tuple[str, int]]) -> None:
-    """Topics with folders may have gaps: the file that would say so was lost."""
+    """Mark topics with folders as possibly having gaps: the file that would tell was lost."""
     for name in {name for name, _ in folders if name in topics}:
         topics[name] = replace(topics[name], gaps=True)
 
@@ -392,7 +396,7 @@ def _allow_gaps(topics: dict[str, TopicEntry], folders: set[tuple[str, int]]) ->
 def _differences(
     recorded: Mapping[str, TopicEntry], topics: Mapping[str, TopicEntry]
 ) -> Iterator[TopicRecord]:
-    """The records that make `topics` of those that are recorded."""
+    """Yield the records that turn the `recorded` topics into `topics`."""
     for name, entry in sorted(topics.items()):
         known = recorded.get(name)
         if known is None:
@@ -436,11 +440,11 @@ def unnamed_folders(
 def unfinished_creations(
     files: Files, directory: Path, unnamed: Iterable[tuple[str, int]], *, has_file: bool
 ) -> set[tuple[str, int]]:
-    """Those of the unnamed folders that are empty because their creation was cut off.
+    """Return the unnamed folders that are empty because their creation was interrupted.
 
-    For a topics file that can be read, or a directory that has none, as `has_file` says. Where it
-    is missing beside folders with files it is lost, and an empty folder may be a partition without
-    messages. Raises `OSError`.
+    `has_file` says whether there is a topics file, which then must be readable. If there is none
+    beside folders with files, the file was lost, and an empty folder may be a partition without
+    messages: nothing is returned. Raises `OSError`.
     """
     unnamed = set(unnamed)
     empty = {key for key in unnamed if not files.names(directory / folder_name(*key))}

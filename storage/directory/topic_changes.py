@@ -1,8 +1,8 @@
-"""Topics as they are made what the metadata log says: on disk, in the topics file, and in memory,
-in that order; and what may be said there.
+"""Changes of topics that the metadata log asks for, and checks of changes that may be recorded in
+it. A change is made on disk, in the topics file and in memory, in that order.
 
-Folders are made before the topics file names them, and renamed before it forgets them, so that a
-start can tell an unfinished creation from an unfinished deletion.
+Folders are created before the topics file names them, and renamed before their topic is removed
+from the file, so that a start can tell an unfinished creation from an unfinished deletion.
 """
 
 from collections import deque
@@ -83,9 +83,9 @@ class TopicChanges:
             self._asked.popleft()
 
     def _add(self, entry: TopicEntry, new: Sequence[int], what: str, *, taken: bool) -> Steps[None]:
-        """Make the partitions `new` of `entry`, then let it be seen.
+        """Create the partitions `new` of `entry`, then make the entry visible.
 
-        Folders that have files already are `taken` over, or set aside, as `_clear`.
+        Existing folders with files are taken over if `taken`, else set aside (`_clear`).
         """
         made: list[Path] = []
         found: list[int] = []
@@ -143,7 +143,7 @@ class TopicChanges:
                 self._files.remove_directory(path)
 
     def _alter(self, name: str, overrides: Mapping[str, str]) -> Steps[TopicEntry]:
-        """Give a topic these settings; a leader has checked them."""
+        """Replace the settings of a topic; a leader has checked them."""
         altered = replace(self._registry.get(name), overrides=overrides)
         entries = self._registry.with_entry(altered)
         try:
@@ -158,7 +158,7 @@ class TopicChanges:
         return altered
 
     def _delete(self, name: str, gone: Callable[[], None]) -> Steps[TopicEntry]:
-        """Take a topic away; `gone` is called as soon as it is found no more."""
+        """Delete a topic; `gone` is called as soon as requests no longer find it."""
         entry = replace(self._registry.find_any(name), deleting=True)
         delay_ms = self._registry.delete_delay_ms(entry)
         entries = self._registry.with_entry(entry)
@@ -182,17 +182,17 @@ class TopicChanges:
     def new_entry(
         self, name: str, partitions: int, overrides: Mapping[str, str]
     ) -> Steps[TopicEntry]:
-        """A topic that may be made, with a new id. Changes nothing, as those below.
+        """Return the entry of a topic that may be created, with a new id. Changes nothing.
 
         Raises `InvalidTopic`, `TopicAlreadyExists`, `InvalidPartitions`, `InvalidConfig`,
-        `PolicyViolation` for one topic too many.
+        `PolicyViolation` if there are too many topics.
         """
         entry = self._registry.check_new(name, partitions, overrides)
         yield from self._folders_checked(name, range(partitions))
         return replace(entry, topic_id=random_id(self._seams.random))
 
     def raised_entry(self, name: str, partitions: int) -> Steps[TopicEntry]:
-        """A topic as it would be with more partitions.
+        """Return the entry of a topic with more partitions. Changes nothing.
 
         Raises `UnknownTopicOrPartition`, `InvalidPartitions`."""
         entry = self._registry.check_raise(name, partitions)
@@ -201,7 +201,7 @@ class TopicChanges:
         return entry
 
     def altered_entry(self, name: str, overrides: Mapping[str, str]) -> TopicEntry:
-        """A topic as it would be with other settings.
+        """Return the entry of a topic with other settings. Changes nothing.
 
         Raises `UnknownTopicOrPartition`, `InvalidConfig`."""
         checked = self._registry.check_settings(overrides)

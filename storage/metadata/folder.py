@@ -1,18 +1,18 @@
 """The folder of the metadata log in a data directory, `metadata-log`:
 
-    state            what the records below some offset came to (`snapshot`)
-    state.copy       another broker's, while it comes in parts (`state_copy`)
-    __metadata-0/    the log: a partition's folder as any other
+    state            the state that results from the records below an offset (`snapshot`)
+    state.copy       the leader's state, while it is received in parts (`state_copy`)
+    __metadata-0/    the log, in a folder like any partition's
     recovery-point-offset-checkpoint, log-start-offset-checkpoint,
     replication-offset-checkpoint, .kafka_cleanshutdown
-                     as beside the partitions of topics
+                     the same files as beside the partitions of topics
 
-Only the broker's own account may enter the folder, whatever `data.file.mode` says: salted keys of
-users are in it.
+Only the broker's own account may enter the folder, whatever `data.file.mode` says, because it
+contains salted keys of users.
 
-The log is in none of the lists of partitions, so no request finds it. The folder comes into being
-whole, under another name, and is renamed then: a directory has one, with its topics and positions
-in it, or none.
+The log is in no list of partitions, so no request finds it. The folder is created completely under
+another name, and then renamed: a data directory has either no such folder, or one with all topics
+and positions.
 """
 
 from collections.abc import Iterable
@@ -68,19 +68,20 @@ class MetadataFolder:
 
     def __init__(self, directory: Path, seams: Seams) -> None:
         self._files = seams.files
-        # What is given up of the reserve is for changes that make room: those are records.
+        # Without the check for disk room: records may use the space that the reserve gives up,
+        # because they are the changes that make room.
         self._seams = replace(seams, disk_room=DiskRoom())
         self.path = directory / METADATA_FOLDER
         self._checkpoints: Checkpoints
         self.lost = ""
-        """What `open` found to be missing of the log's end; empty where nothing is known to be."""
+        """What `open` found to be missing at the log end; empty if nothing is known to be."""
         self._writing = Lock()
         self._turn = 0
 
     @property
     def exists(self) -> bool:
-        """Whether it is there. Raises `StorageError` for a link: what that names may be somebody
-        else's."""
+        """Whether the folder exists. Raises `StorageError` for a symbolic link, whose target may
+        belong to another data directory."""
         if self._files.is_link(self.path):
             raise StorageError(
                 f"{self.path} is a symbolic link; put the folder that it names in its place"
@@ -88,10 +89,10 @@ class MetadataFolder:
         return self._files.exists(self.path)
 
     def make(self, offset: int, state: Iterable[bytes]) -> Path | None:
-        """Make it, durably and at once, with a log that begins at `offset` with `state`. One that
-        is there is kept under another name, which is returned.
+        """Create the folder, durably and atomically, with a log that begins at `offset` and
+        `state`. An existing folder is kept under another name, which is returned.
 
-        Raises `OSError`; then it is as it was, or `finish_replacing` does the rest.
+        Raises `OSError`; the folder is unchanged then, or `finish_replacing` completes the rest.
         """
         files, path = self._files, self.path.with_name(METADATA_FOLDER + ".tmp")
         remove(files, path)
@@ -114,11 +115,11 @@ class MetadataFolder:
 
     @property
     def _new(self) -> Path:
-        """One that is whole, and takes the place of one that is being set aside."""
+        """Path of a complete new folder while the old one is being set aside."""
         return self.path.with_name(METADATA_FOLDER + NEW_SUFFIX)
 
     def finish_replacing(self) -> None:
-        """Finish what `make` began before a power cut, if it did. Raises `OSError`."""
+        """Finish a replacement that a power cut interrupted in `make`. Raises `OSError`."""
         if self._files.exists(self._new):
             if self._files.exists(self.path):
                 remove(self._files, self._new)
@@ -130,13 +131,14 @@ class MetadataFolder:
         self._files.sync_directory(target.parent)
 
     def _close_to_others(self, path: Path) -> None:
-        # Another account may own it, or the file system know no permissions: the start says so.
+        # If another account owns the folder, or the file system has no permissions, the start of
+        # the data directory reports that.
         with suppress(OSError):
             self._files.restrict(path, private=True)
 
     def open(self, *, leads: bool = False) -> Log:
-        """Open the log, with its high watermark where it was last or at its start; of a broker that
-        `leads` by itself, at its end.
+        """Open the log. Its high watermark is the stored one, or the log start; with `leads`, for a
+        single broker, the log end.
 
         Raises `OSError`, `StorageError`.
         """
@@ -184,8 +186,8 @@ class MetadataFolder:
         return log
 
     def _drop_empty(self, path: Path, log_start: int) -> None:
-        """Remove the files of a log without a byte, which is made again: there is nothing in it to
-        be recovered, and to be told."""
+        """Remove the files of an empty log, so that it is created again without a recovery, and
+        without a report of one."""
         files = self._files
         if segment_bases(names := files.names(path)) == [log_start]:
             stem = f"{log_start:020d}."
@@ -195,7 +197,8 @@ class MetadataFolder:
                         files.unlink(path / name)
 
     def write_checkpoints(self, log: Log) -> None:
-        """Store how far the log reaches. May run in another thread. Raises `StorageError`."""
+        """Store the log's recovery point, log start and high watermark. Any thread. Raises
+        `StorageError`."""
         try:
             log.flusher.secure_append_times()
             self._checkpoints.write(
@@ -221,12 +224,12 @@ class MetadataFolder:
             return decode_state(pieces_of(file))
 
     def reading_state(self) -> "StateReading":
-        """Return the stored state, to be read in parts for another copy. Raises `OSError`,
+        """Return a reader of the stored state, in parts, for a follower. Raises `OSError`,
         `MalformedState`."""
         return StateReading(self._files.open(self.path / STATE_FILE, read_only=True))
 
     def copying_state(self) -> "StateCopy":
-        """Return a copy of another broker's state, to be received in parts."""
+        """Return a `StateCopy`, which stores the leader's state as it is received in parts."""
         return StateCopy(self._files, self.path / (STATE_FILE + COPY_SUFFIX))
 
     def take_over(self, copied: "StateCopy") -> None:

@@ -2,11 +2,11 @@
 
 Applied records are committed and on this broker's stable storage, so no restart, and no leader
 after a clean election, undoes them. The state in memory results from the file `state` and the
-records after it. Topics and their folders are changed to match it, one after the other. Both steps
-can be repeated from any point at which a power cut may stop them: the state is always computed from
-the beginning, and a topic is compared with it by its id.
+records after it. Topics and their folders are changed to match that state, one after another. Both
+steps can be repeated from any point at which a power cut may stop them: the state is always
+computed from the start, and a topic is compared with the state by its id.
 
-For the event loop's thread, unless a docstring says otherwise.
+Functions run in the event loop's thread, unless their docstring says otherwise.
 """
 
 from collections import deque
@@ -58,10 +58,10 @@ class MetadataLog:
         *,
         adopts: bool,
     ) -> None:
-        """To be followed by `follow_from`, or by `lead_alone`.
+        """`follow_from` or `lead_alone` is to be called next.
 
-        `adopts` says that folders with files are taken for those of topics that are made: at a
-        single broker, and where the topics file was lost.
+        With `adopts`, an existing folder with files becomes a partition of a topic that is
+        created: at a single broker, and if the topics file was lost.
         """
         self._folder = folder
         self._seams = seams
@@ -75,63 +75,64 @@ class MetadataLog:
         self.in_doubt = ""
         """Why confirmed records may be missing; empty if nothing suggests that."""
         self.failure: StorageError | None = None
-        """Why no more records are applied, if one cannot be read."""
+        """Why no more records are applied, if a record cannot be read."""
         self.min_log_bytes = MIN_LOG_BYTES
         self._adopts = adopts
         self.topics = TopicProposals(changes, reserve, self.append, self.check_topic)
-        """Changes of topics at a single broker, for `finish`."""
+        """Makes the changes of topics at a single broker, for `finish`."""
         self._leads = False
         self._match_from = 0
-        """Topics are left unchanged while fewer records are known: their state was committed, and
-        comes again from the leader."""
+        """Topics are left unchanged until the state includes all records below this offset: these
+        were committed, and the leader sends them again."""
         self.began_later: Callable[[], None] = _nothing
-        """Called when the log begins where `begin_at` asked for, if that took a while."""
+        """Called when the log start is where `begin_at` wanted it, if a new state had to be written
+        first."""
         self._wanted_start = 0
         self.state_wanted = False
         """Whether to write a new state whatever the size of the log."""
         self._current = current
         self.state_offset = 0
-        """Where the stored state ends."""
+        """The offset of the first record that is not in the stored state."""
         self._state_bytes = 0
         self._stale: deque[str] = deque()
-        """Topics that may not be what the state says; all else is, but for those put off."""
+        """Topics that may differ from the state, beside those in `_put_off`."""
         self.matching = ""
         """The topic of the change that `next_change` returned last."""
         self._alone = False
         """Whether there is no other copy of the log."""
         self._put_off: dict[str, StorageError] = {}
-        """Topics that the disk did not let be what the state says, and why: at a single broker,
-        where another change may make the room that is wanted."""
+        """Topics whose change failed because of the disk, with the error. Only at a single broker,
+        where another change, such as a deletion, may make room."""
 
     @property
     def state(self) -> MetadataState:
-        """The state that results from the records so far."""
+        """The state that results from the records read so far."""
         return self._current.state
 
     @property
     def applied(self) -> int:
-        """All records below it are what topics and positions are now."""
+        """The offset below which all records are applied to topics and positions."""
         return self._current.offset - 1 if self._stale else self._current.offset
 
     @property
     def to_match(self) -> bool:
-        """Whether topics are not yet what the state says."""
+        """Whether some topics still differ from the state."""
         return bool(self._stale or self._put_off)
 
     # Opening
 
     def lead_alone(self, state_offset: int) -> None:
-        """Lead the log without others: all of its records are in the current state, and committed.
-        `state_offset` is where the stored state ends."""
+        """Lead the log as the only broker: all of its records are in the current state, and
+        committed. `state_offset` is the first offset after the stored state."""
         self.state_offset = state_offset
         self._leads = self._alone = True
         self._go_by_state()
 
     def follow_from(self, noted: int) -> None:
-        """Begin as a cluster member's, with what is known to be committed. `noted` is what the
-        topics file says of that, 0 for nothing.
+        """Begin as a cluster member, with the records that are known to be committed.
 
-        Raises `StorageError` where the stored state cannot be read at all.
+        `noted` is the committed offset in the topics file, 0 for none. Raises `StorageError` if
+        the stored state cannot be read at all.
         """
         log = self.log
         if log.recovery_point < log.log_end_offset:
@@ -139,7 +140,7 @@ class MetadataLog:
         committed = max(log.high_watermark, noted)
         self._rebuild(self._stored(), min(committed, log.log_end_offset))
         if noted > max(log.log_end_offset, self.state_offset):
-            # The topics file knows more than the log has. Nothing is deleted for that.
+            # The topics file is ahead of the log. No topic is deleted because of lost records.
             self.doubt(f"the log ends at {log.log_end_offset}, below {noted}")
             entries = {name: self._changes.entry(name) for name in self._changes.names()}
             self.state.topics = entries
@@ -152,7 +153,7 @@ class MetadataLog:
         self._seams.observe("metadata_in_doubt", path=str(self._folder.path), reason=reason)
 
     def _stored(self) -> Snapshot:
-        """Return the stored state. If it is lost, return the existing topics, as far as known."""
+        """Return the stored state. If it is lost, return a state with the existing topics."""
         try:
             snapshot = self._folder.read_state()
             if self.log.log_start_offset <= snapshot.offset:
@@ -171,7 +172,7 @@ class MetadataLog:
         return Snapshot(self.log.log_start_offset, state)
 
     def _rebuild(self, snapshot: Snapshot, limit: int) -> None:
-        """Go by a stored state, and the records between it and `limit`."""
+        """Use a stored state, and the records between it and `limit`."""
         self.failure = None
         try:
             self._current.begin(snapshot, limit)
@@ -192,10 +193,11 @@ class MetadataLog:
     # Applying
 
     def next_change(self) -> SteppedChange[TopicEntry] | None:
-        """Apply what may be applied, up to the next change of a topic: that is returned, not begun.
+        """Apply records up to the next change of a topic, and return that change, not yet begun.
 
-        Once it is done this is to be called again: with the next one, or the same if it failed.
-        `None` says that all is applied that is committed and synced here, or cannot be read.
+        Once the change is done, the next call returns the next change, or the same again if it
+        failed. `None` if all records that are committed and synced here are applied, or if a
+        record cannot be read.
         """
         while self.failure is None:
             while self._stale and self._current.offset >= self._match_from:
@@ -212,8 +214,8 @@ class MetadataLog:
         return None
 
     def apply(self) -> None:
-        """Apply all that may be applied, here and now; a single broker puts off what the disk does
-        not let be done. Raises `StorageError`."""
+        """Apply all records that may be applied, and wait for the changes. A single broker puts off
+        changes that fail because of the disk. Raises `StorageError`."""
         while (change := self.next_change()) is not None:
             change.finish()
             try:
@@ -226,8 +228,8 @@ class MetadataLog:
             raise StorageError(self.failure.message)
 
     def finish(self, change: SteppedChange[TopicEntry]) -> None:
-        """Carry out a change of a topic here and now, at a broker that leads by itself: its record
-        counts once it is synced here. What it raises is the result of the change."""
+        """Carry out a change of a topic at once, at a single broker: its record is committed once
+        it is synced here. Errors become the result of the change."""
         self.apply_put_off()
         change.begin()
         while not change.done:
@@ -248,7 +250,7 @@ class MetadataLog:
             proposal.failure = error
 
     def put_off(self, name: str, error: StorageError) -> None:
-        """Leave a topic as it is, as the disk did not let it be changed, until `try_again`."""
+        """Leave a topic unchanged until `try_again`, because the disk refused the change."""
         if name in self._stale:
             self._stale.remove(name)
             self._put_off[name] = error
@@ -256,16 +258,16 @@ class MetadataLog:
 
     @property
     def puts_off(self) -> bool:
-        """Whether a topic was put off."""
+        """Whether the change of a topic was put off."""
         return bool(self._put_off)
 
     def try_again(self) -> None:
-        """Have `next_change` return the changes that were put off."""
+        """Let `next_change` return the changes that were put off."""
         self._stale.extend(self._put_off)
         self._put_off.clear()
 
     def apply_put_off(self) -> None:
-        """Try the changes that were put off again, here and now."""
+        """Try the changes that were put off again, at once."""
         if self._put_off:
             self._changes.settle_all()
             self.try_again()
@@ -273,7 +275,8 @@ class MetadataLog:
                 self.apply()
 
     def check_topic(self, name: str) -> None:
-        """Raise the reason, where a change of a topic was put off: a further one has to wait."""
+        """Raise `StorageError` if a change of this topic was put off: a further change has to
+        wait."""
         error = self._put_off.get(name)
         if error is not None:
             raise StorageError(error.message) from error
@@ -284,7 +287,7 @@ class MetadataLog:
         return self.log.flusher.synced_offset < self.log.high_watermark
 
     def _fold(self) -> bool:
-        """Take one more record into the state, if there is one that may be applied."""
+        """Apply one more record to the state, if one may be applied. Returns whether it did."""
         try:
             return self._current.take(self._note_stale)
         except StorageError as failure:
@@ -302,7 +305,7 @@ class MetadataLog:
     # Leading
 
     def begin_to_lead(self) -> None:
-        """Begin to lead: this broker lacks no record. Raises `StorageError`."""
+        """Begin to lead; this broker must have all records. Raises `StorageError`."""
         if self.log.log_end_offset < self.state_offset:
             self._replica.begin_anew(self.state_offset)
         self._leads = True
@@ -323,9 +326,10 @@ class MetadataLog:
         self._replica.follow()
 
     def append(self, record: MetadataRecord) -> int:
-        """Append a record as the leader; its offset. It counts once it is applied.
+        """Append a record as the leader, and return its offset. The record holds once it is
+        applied.
 
-        Raises `InvalidRequest` for one that cannot be decoded again, `StorageError`.
+        Raises `InvalidRequest` for a record that could not be decoded again, `StorageError`.
         """
         return append_record(self.log, record)
 
@@ -333,23 +337,24 @@ class MetadataLog:
 
     @property
     def state_due(self) -> bool:
-        """Whether to write a new state, so that the log need not be kept."""
+        """Whether to write a new state, so that the records before it can be deleted."""
         if self.to_match or self._current.offset <= self.state_offset:
             return False
         grown = self._current.log_bytes >= max(self.min_log_bytes, 2 * self._state_bytes)
         return grown or self.state_wanted
 
     def writing_state(self) -> StateWrite:
-        """Return the present state, to be written in any thread with `run`. `state_written`
-        follows.
+        """Return the present state, to be written in any thread with `run`, and passed to
+        `state_written` then.
 
-        Only if the topics match the state (`state_due`).
+        May be called only if the topics match the state (`state_due`).
         """
         self._current.log_bytes = 0
         return StateWrite(self._folder, self._current.offset, self.state)
 
     def state_written(self, write: StateWrite) -> None:
-        """Use a state that was written: the log may begin at its end. Raises `StorageError`."""
+        """Use a state that was written: the log start may move to its end. Raises
+        `StorageError`."""
         if write.size_bytes:
             self.state_offset, self._state_bytes = write.offset, write.size_bytes
             self.state_wanted = False
@@ -359,7 +364,7 @@ class MetadataLog:
                 self.began_later()
 
     def write_state(self) -> None:
-        """Write the state now, with all that follows. Raises `StorageError`."""
+        """Write the state now, and shorten the log. Raises `StorageError`."""
         write = self.writing_state()
         try:
             write.run()
@@ -368,7 +373,7 @@ class MetadataLog:
         self.state_written(write)
 
     def _shorten(self) -> None:
-        """On the leader, begin the log where the stored state ends."""
+        """On the leader, move the log start to the end of the stored state."""
         log = self.log
         offset = min(self.state_offset, log.high_watermark, log.recovery_point)
         if self._leads and log.log_start_offset < offset:
@@ -386,7 +391,7 @@ class MetadataLog:
     # As one of the copies in a cluster
 
     def reading_state(self) -> StateReading:
-        """Return the state that a copy of the log needs to begin at the log start, in parts.
+        """Return a reader, in parts, of the state that a follower needs before the log start.
 
         Raises `StorageError`.
         """
@@ -396,13 +401,14 @@ class MetadataLog:
             raise StorageError(f"the stored state cannot be read: {error}") from error
 
     def copying_state(self) -> StateCopy:
-        """Return a copy for the parts of the leader's `reading_state`, for `begin_anew`."""
+        """Return a `StateCopy`, which stores the parts of the leader's `reading_state` for
+        `begin_anew`."""
         return self._folder.copying_state()
 
     def begin_at(self, log_start_offset: int) -> int:
-        """Like `Replica.begin_at`, but not beyond the stored state, and with everything that
-        follows. Otherwise a new state is requested (`state_due`), and `began_later` is called once
-        it is written."""
+        """Like `Replica.begin_at`, but not beyond the stored state; returns the new log start.
+        Segments before it are deleted. For an offset beyond the stored state, a new state is
+        requested (`state_due`), and `began_later` is called once that is written."""
         self._wanted_start = log_start_offset
         if log_start_offset > self.state_offset:
             self.state_wanted = True
@@ -414,16 +420,17 @@ class MetadataLog:
 
     @property
     def was_copied(self) -> bool:
-        """Whether leaders with epochs wrote some of the log, or there is nothing in it."""
+        """Whether leaders of a cluster wrote some of the log, or the log is empty."""
         log = self.log
         return log.epochs.highest_seen >= 0 or max(log.log_end_offset, self.state_offset) == 0
 
     def truncate(self, offset: int, *, comes_again: bool = False) -> int:
-        """As `Replica.truncate`. What was applied of what goes, after an election with loss, is
-        taken back by `next_change`; but not where it `comes_again`, as it was committed."""
+        """As `Replica.truncate`. If removed records were applied, `next_change` undoes them, as
+        after an election with loss; but not if `comes_again`, because the records were committed
+        and the leader sends them again."""
         self._wanted_start = 0
         if offset <= self.log.log_start_offset:
-            # Messages below the log start may be there still, of an epoch that goes.
+            # Files may still have messages below the log start, of an epoch that is removed.
             self._replica.begin_anew(offset)
         else:
             self._replica.cut(offset)
@@ -431,7 +438,7 @@ class MetadataLog:
         self._match_from = min(self._match_from, end)
         known = self._changes.metadata_offset
         if end < self.state_offset:
-            # Nothing here says what there was at `end`; at 0 there was nothing.
+            # The state at `end` is not known any more; at offset 0 it is empty.
             self._forget_all()
         elif end < self._current.offset:
             self._rebuild(self._stored(), min(self._current.limit, end))
@@ -446,8 +453,8 @@ class MetadataLog:
         return self.log.log_end_offset
 
     def _note_no_more(self) -> None:
-        """Lower the stored offset, so that the next start does not miss committed records that are
-        lost."""
+        """Lower the offset in the topics file, so that the next start does not report lost records
+        as missing."""
         if self._changes.metadata_offset > self._current.offset:
             try:
                 self._changes.keep_metadata(self._current.offset)
@@ -485,18 +492,19 @@ class MetadataLog:
     # Stopping
 
     def write_checkpoints(self) -> None:
-        """Store how far the log reaches. May run in another thread. Raises `StorageError`."""
+        """Store the log's recovery point, log start and high watermark. Any thread. Raises
+        `StorageError`."""
         self._folder.write_checkpoints(self.log)
 
     def close(self) -> None:
-        """Close the log. Raises `OSError`, `StorageError`; the next start recovers it then."""
+        """Close the log. Raises `OSError`, `StorageError`; the next start then recovers the log."""
         self.log.close()
         self._folder.write_checkpoints(self.log)
         self._folder.leave_marker()
 
 
 def _nothing() -> None:
-    """For where no caller waits."""
+    """Do nothing: the default of a callback."""
 
 
 def leading_metadata(
@@ -506,7 +514,7 @@ def leading_metadata(
     positions: PositionReading,
     reserve: Reserve,
 ) -> MetadataLog:
-    """The metadata log of a single broker, which leads it; its records are applied."""
+    """Return the metadata log of a single broker, which leads the log."""
     metadata = MetadataLog(
         opened.folder, seams, opened.log, opened.current, changes, positions, reserve, adopts=True
     )
@@ -524,11 +532,10 @@ def open_metadata(
     noted: int,
     adopts: bool,
 ) -> MetadataLog:
-    """The metadata log of a data directory that has been opened as a cluster member's.
+    """Open the metadata log in the data directory of a cluster member.
 
-    `noted` is what the topics file says of how far the log was committed, 0 for nothing. Where
-    there is no log, the present topics become its first state, once. Raises `OSError`,
-    `StorageError`.
+    `noted` is the committed offset in the topics file, 0 for none. If there is no log yet, one is
+    created, and the present topics become its first state. Raises `OSError`, `StorageError`.
     """
     folder = MetadataFolder(directory, seams)
     if not folder.exists:
@@ -545,17 +552,18 @@ def open_metadata(
 
 
 def _make(folder: MetadataFolder, seams: Seams, changes: TopicChanges) -> int:
-    """Make the log of the topics that there are; where it begins.
+    """Create the metadata log from the existing topics; returns its start offset.
 
-    A log that begins with something begins at a random offset: two that were made apart from each
-    other agree nowhere, so neither goes on with what the other has. An empty one begins at 0.
+    A log with topics begins at a random offset: if two brokers create their logs independently,
+    the offsets do not match, so that neither broker continues the other's log. A log without
+    topics begins at 0.
     """
     names = sorted(changes.names())
     if METADATA_TOPIC in names:
         raise _named_as_the_log()
     entries = [changes.entry(name) for name in names]
     offset = 1 + seams.random.getrandbits(_FIRST_OFFSETS_BITS) if entries else 0
-    changes.keep_metadata(offset)  # So that there is a topics file: one that is missing is lost.
+    changes.keep_metadata(offset)  # Writes the topics file: a missing one would count as lost.
     folder.make(offset, encode_state(offset, records_of(entries, (), AccessState())))
     return offset
 

@@ -1,27 +1,28 @@
 """Records of the metadata log: each is the value of one message, msgpack, `[version, kind, ...]`.
 
-    kind           what follows                                  says
-    "topic"        name, id, partitions, {setting: text}, gaps   a topic was made
-    "partitions"   name, id, partitions                          it has so many now
-    "more adopted" name, id, partitions                          the same, of folders with messages
-    "renewed"      name, id, new id                              a partition of it begins anew
-    "settings"     name, id, {setting: text}                     its settings, all of them
-    "deleted"      name, id                                      it is gone, with its positions
+    kind           fields                                        meaning
+    "topic"        name, id, partitions, {setting: text}, gaps   a topic was created
+    "partitions"   name, id, partitions                          a topic's new number of partitions
+    "more adopted" name, id, partitions                          the same; folders were adopted
+    "renewed"      name, id, new id                              a partition begins anew
+    "settings"     name, id, {setting: text}                     all settings of a topic
+    "deleted"      name, id                                      a topic and its positions are gone
     "positions"    group, [position, ...]                        positions were committed
-    "used"         group, time in ms                             the group has members still
+    "used"         group, time in ms                             the group still has members
     "forgotten"    group                                         all positions of a group are gone
     "some gone"    group, [[topic, topic id, partition], ...]    these positions of a group are gone
 
-Those about users, access rules and quotas are in `access_records`.
+Records about users, access rules and quotas are in `access_records`.
 
 A position is `[topic, topic id, partition, offset, time of the last message read, leader epoch of
 that message, commit time, text, retention, time of the last use]`; times in ms. The leader epoch is
--1 where it is not known. What a record says is all or nothing. A record of "some gone" has version
-2, one about users, rules or quotas has version 3, one of "more adopted" or "renewed" has version
-4, all others have version 1.
+-1 if it is not known. A record is applied as a whole or not at all. Records "some gone" have
+version 2, records about users, rules or quotas version 3, "more adopted" and "renewed" version 4,
+all others version 1.
 
-A later version may add kinds and put more behind a position. It gives its records another version
-then, and a broker that does not know that stops at them: it cannot know what it would leave out.
+A later release may add kinds, and fields at the end of a position. Such records then have another
+version, and a broker that does not know the version stops there: it cannot know what it would leave
+out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,10 +47,11 @@ from .access_records import (
 from .access_records import MalformedRecord as MalformedRecord
 
 VERSION: Final = 1
-"""Of a record, where `_LATER` has no other for its kind."""
+"""Version of a record, unless `_LATER` has another for its kind."""
 
 MAX_RECORD_BYTES: Final = 16 << 20
-"""A commit of 100,000 positions without texts takes 9 MiB. A request is smaller than this."""
+"""Limit of a record. A commit of 100,000 positions without texts takes 9 MiB, and a request is
+smaller than this limit."""
 
 MAX_PARTITIONS: Final = 1_000_000
 """Above the maximum of `max.partitions`: a follower creates a folder for each partition."""
@@ -90,18 +92,18 @@ class TopicCreated(NamedTuple):
 
 
 class PartitionsAdded(NamedTuple):
-    """A topic has so many partitions now."""
+    """A topic has more partitions: `partitions` in all."""
 
     name: str
     topic_id: str
     partitions: int
     gaps: bool = False
-    """Whether they were found with messages from elsewhere, whose offsets may have gaps."""
+    """Whether the new partitions are adopted folders, whose offsets may have gaps."""
 
 
 class TopicRenewed(NamedTuple):
-    """A topic has another id: a partition whose folder was gone begins anew, and its offsets come
-    again with other messages. The other partitions, and all positions, stay as they are."""
+    """A topic has a new id: a partition whose folder was missing begins anew, and the same offsets
+    get other messages. The other partitions, and all positions, stay as they are."""
 
     name: str
     topic_id: str
@@ -109,7 +111,7 @@ class TopicRenewed(NamedTuple):
 
 
 class SettingsAltered(NamedTuple):
-    """A topic has these settings of its own, and no others."""
+    """The settings of a topic were replaced by `overrides`."""
 
     name: str
     topic_id: str
@@ -128,11 +130,11 @@ class PositionsCommitted(NamedTuple):
 
     group: str
     positions: Sequence[tuple[str, StoredPosition]]
-    """Each with the id of its topic: another topic with that name has no position."""
+    """Topic id and position of each: a later topic of the same name must not get the position."""
 
 
 class PositionsUsed(NamedTuple):
-    """A group was used: it has members, or had until now."""
+    """A group was used at `used_ms`: it has members, or had until then."""
 
     group: str
     used_ms: int
@@ -201,8 +203,8 @@ def _position_fields(topic_id: str, position: StoredPosition) -> list[Any]:
 
 
 def decode_record(data: bytes | None) -> MetadataRecord:
-    """Return the record in a message's value. Raises `MalformedRecord`. Nothing large is created
-    before its bytes are known to be there."""
+    """Return the record in a message's value. Raises `MalformedRecord`. No large object is created
+    from a length alone, without as many bytes."""
     if data is None:
         raise MalformedRecord("it has no value")
     if len(data) > MAX_RECORD_BYTES:
@@ -210,7 +212,7 @@ def decode_record(data: bytes | None) -> MetadataRecord:
     try:
         fields = msgpack.unpackb(data)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
-        # The error may contain what was read: salts and keys must not be shown.
+        # The error may quote the bytes: salts and keys must not be shown.
         raise MalformedRecord(f"it is not msgpack: {type(error).__name__}") from None
     if not isinstance(fields, list) or len(fields) < 2 or type(fields[0]) is not int:
         raise MalformedRecord("it is not a list that begins with version and kind")

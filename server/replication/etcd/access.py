@@ -1,4 +1,4 @@
-"""Where etcd is, and how it lets a broker in."""
+"""The endpoints of etcd, and the broker's login there."""
 
 import ssl
 from pathlib import Path
@@ -11,7 +11,7 @@ from ....values import value_class
 
 @value_class
 class Access:
-    """Endpoints, files of certificates, user and password. Empty: none."""
+    """Endpoints, paths of certificate files, user and password; empty if not given."""
 
     endpoints: tuple[str, ...]
     ca: str = ""
@@ -21,7 +21,8 @@ class Access:
     password: str = ""
 
     def tls(self) -> ssl.SSLContext | None:
-        """What connections to https:// need. Raises `InvalidConfig`."""
+        """Return the TLS context for https:// endpoints, `None` without one. Raises
+        `InvalidConfig`."""
         if not any(endpoint.startswith("https://") for endpoint in self.endpoints):
             return None
         try:
@@ -40,7 +41,7 @@ class Access:
 
 
 def access_of(settings: BrokerSettings) -> Access:
-    """What the settings `cluster.etcd...` say. Raises `InvalidConfig`."""
+    """Return the access that the settings `cluster.etcd...` describe. Raises `InvalidConfig`."""
     endpoints = etcd_endpoints(settings.cluster_etcd)
     plain = [endpoint for endpoint in endpoints if endpoint.startswith("http://")]
     for name, value in (
@@ -70,7 +71,8 @@ def access_of(settings: BrokerSettings) -> Access:
 
 
 def read_credentials(path: str) -> tuple[str, str]:
-    """User and password, the first two lines of a file; empty for none. Raises `InvalidConfig`."""
+    """Read user and password from the first two lines of a file; both are empty without a file.
+    Raises `InvalidConfig`."""
     if not path:
         return "", ""
     try:

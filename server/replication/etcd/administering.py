@@ -1,4 +1,4 @@
-"""What people do in etcd itself: make a cluster, and take a member out of it."""
+"""Commands of an operator that work on etcd directly: create a cluster, and remove a member."""
 
 from pathlib import Path
 from random import SystemRandom
@@ -21,26 +21,26 @@ from .client import EtcdClient, Gateway
 from .store import ClusterStore, Seen
 
 WITHIN_S = 10.0
-"""How long etcd may take to answer a person."""
+"""How long a command waits for an answer of etcd."""
 
 
 @value_class
 class Created:
-    """A cluster that was made."""
+    """A cluster that was created."""
 
     cluster_id: str
     broker_id: int
     epoch: int
-    """Those of its leaders are above."""
+    """The epochs of the cluster's leaders are above this one."""
 
 
 async def create(
     access: Access, name: str, data_dir: Path, broker_id: int | None, *, replace: bool
 ) -> Created:
-    """Make the cluster's first state: the broker with this directory has the data that counts.
+    """Create a cluster in etcd with the data in `data_dir`: its broker is the only one in sync.
 
-    The broker must not run. `broker_id` is for a directory that has had none. With `replace` a
-    state that is there is replaced. Raises `CodedError`, `EtcdError`, `OSError`.
+    The broker must not run. `broker_id` is for a directory without one. With `replace` an existing
+    state of the cluster is replaced. Raises `CodedError`, `EtcdError`, `OSError`.
     """
     files = SystemFiles()
     lock = DirectoryLock(files, data_dir, advice="stop that broker first")
@@ -65,7 +65,7 @@ async def create(
             _check_nobody_runs(name, seen)
             if seen.view is not None:
                 epoch = max(epoch, seen.view.state.epoch, seen.view.state.least_epoch - 1)
-            # A new nonce, for a new entry into the ISR: kept before any broker can name it.
+            # A new nonce, for a new entry into the ISR: stored before any broker can read it.
             nonce = SystemRandom().getrandbits(62) + 1
             identity.store(Identity(nonce, highest_epoch=epoch))
             members = frozenset({Member(broker_id, nonce)})
@@ -95,7 +95,7 @@ def _broker_id(data_dir: Path, given: int | None) -> int:
 
 
 def _epochs(data_dir: Path) -> list[int]:
-    """Those of all logs, also of those that Kafka wrote."""
+    """Return the leader epochs in all logs, including logs that Kafka wrote."""
     found = [NO_EPOCH]
     for path in sorted(data_dir.glob(f"**/{LEADER_EPOCHS}")):
         try:
@@ -114,8 +114,8 @@ def _check_nobody_runs(name: str, seen: Seen) -> None:
 
 
 async def remove(access: Access, name: str, broker_id: int, *, accept_loss: bool) -> bool:
-    """Take a broker that is gone for good out of the state, and have the others forget it; whether
-    it was in the state.
+    """Remove a broker that does not come back from the state, and have the other brokers forget it.
+    Returns whether it was in the state.
 
     Raises `CodedError`, `EtcdError`.
     """

@@ -1,7 +1,7 @@
-"""Requests to etcd's JSON gateway (`/v3/`), at whichever endpoint answers.
+"""Requests to etcd's JSON gateway (`/v3/`), at any endpoint that answers.
 
-Byte strings are in base64, 64-bit numbers are strings. The gateway is part of etcd from 3.4 to 3.6
-and on unless it is started with `--enable-grpc-gateway=false`.
+In the JSON, byte strings are in base64 and 64-bit numbers are strings. The gateway is part of etcd
+3.4 to 3.6, and enabled unless etcd is started with `--enable-grpc-gateway=false`.
 """
 
 import base64
@@ -24,13 +24,13 @@ class EtcdError(HorologError):
 
 
 class EtcdUnreachable(EtcdError):
-    """None of the endpoints answered in time, or etcd has no leader; it may later."""
+    """No endpoint answered in time, or etcd has no leader; a later request may succeed."""
 
     retriable = True
 
 
 class EtcdMisconfigured(EtcdError):
-    """What answers is not what was configured: no etcd, no gateway, no right to do this."""
+    """The configuration is wrong: the endpoint is no etcd, has no gateway, or refuses the login."""
 
 
 class LeaseNotFound(EtcdError):
@@ -38,37 +38,41 @@ class LeaseNotFound(EtcdError):
 
 
 class BadValue(EtcdError):
-    """A value in etcd cannot be understood."""
+    """A value in etcd is malformed, or of a later version."""
 
 
 ANSWER_MAX_BYTES: Final = 16 << 20
-"""etcd takes requests of up to 1.5 MB by default; an answer has some values of them."""
+"""Limit of an answer. etcd accepts requests of up to 1.5 MB by default; an answer contains a few
+such values."""
 
 ATTEMPT_S: Final = 1.0
-"""For one endpoint, where there is another one to ask; else all the time that there is."""
+"""How long one endpoint may take to answer before the next is tried; the last endpoint may take all
+the time that is left."""
 
 TEXT_MAX: Final = 300
-"""Characters of an answer's text that are shown."""
+"""Characters of an answer's text that an error message quotes."""
 
 _NOT_FOUND, _UNAUTHENTICATED, _DENIED = 5, 16, 7
 _TRY_ANOTHER: Final = frozenset({1, 4, 8, 13, 14})
-"""Codes of gRPC that may be of this member alone, or of this moment: cancelled, deadline,
-exhausted, internal, unavailable."""
+"""gRPC codes of errors that another etcd member, or a later request, may not have: cancelled,
+deadline exceeded, resource exhausted, internal, unavailable."""
 
 _TOKEN_IS_OLD: Final = ("invalid auth token", "auth store is old", "user name is empty")
 _LOGIN_REFUSED: Final = ("authentication failed", "permission denied", *_TOKEN_IS_OLD)
 
 
 class EtcdClient:
-    """One session: connections that are kept, and a token where etcd asks for a login."""
+    """A session with etcd: its connections, and a token if etcd requires a login."""
 
     def __init__(self, access: Access, timeout_s: float = 2.0) -> None:
-        """`timeout_s` is for a request at all endpoints together. Raises `InvalidConfig`."""
+        """`timeout_s` is the limit of a request, for all endpoints together. Raises
+        `InvalidConfig`."""
         self._access = access
         self._timeout_s = timeout_s
         self._tls = access.tls()
         self._first = 0
-        """The endpoint that answered last, or the one behind the last that was silent."""
+        """Index of the endpoint to try first: the last that answered, or the next after one that
+        did not answer in time."""
         self._token = ""
         self._session: aiohttp.ClientSession | None = None
 
@@ -90,7 +94,7 @@ class EtcdClient:
             self._session = None
 
     async def call(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a request. Raises `EtcdError`."""
+        """Send a request, and return the answer. Raises `EtcdError`."""
         try:
             async with timeout(self._timeout_s):
                 return await self._call(path, body)
@@ -140,7 +144,8 @@ class EtcdClient:
         self._token = token
 
     async def _anywhere(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """At one endpoint after the other, the most promising first, until one answers."""
+        """Send a request to one endpoint after another, beginning with `_first`, until one
+        answers."""
         endpoints, first = self._access.endpoints, self._first
         failures: list[EtcdError] = []
         for number in range(len(endpoints)):
@@ -150,7 +155,8 @@ class EtcdClient:
                 async with timeout(None if last else ATTEMPT_S):
                     answer = await self._at(endpoints[place], path, body)
             except TimeoutError:
-                # The next request begins behind it: there may not be time for two that are silent.
+                # The next request begins at the next endpoint: its time may not be enough for two
+                # endpoints that do not answer.
                 self._first = (place + 1) % len(endpoints)
                 failures.append(
                     EtcdUnreachable(f"{endpoints[place]} did not answer within {ATTEMPT_S:g} s")
@@ -160,7 +166,7 @@ class EtcdClient:
             else:
                 self._first = place
                 return answer
-        # One that answers wrongly is worth more words than one that does not answer.
+        # A wrong configuration is reported even if other endpoints do not answer.
         text = "; ".join(each.message for each in failures)
         if any(isinstance(each, EtcdMisconfigured) for each in failures):
             raise EtcdMisconfigured(text)
@@ -188,7 +194,7 @@ class EtcdClient:
 
 
 class _TokenIsOld(EtcdError):
-    """etcd wants a login."""
+    """etcd requires a login, or does not accept the token any more."""
 
 
 async def _bounded(response: aiohttp.ClientResponse, endpoint: str) -> bytes:
@@ -204,7 +210,7 @@ async def _bounded(response: aiohttp.ClientResponse, endpoint: str) -> bytes:
 
 
 def _answer(endpoint: str, path: str, status: int, content: bytes) -> dict[str, Any]:
-    """What an answer says. Raises `EtcdError`."""
+    """Decode an answer. Raises `EtcdError`, also for an error that the answer reports."""
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
@@ -244,24 +250,24 @@ def _shown(content: bytes) -> str:
 
 @value_class
 class KeyValue:
-    """One key as etcd has it."""
+    """A key in etcd with its value."""
 
     key: str
     value: bytes
     revision: int
-    """Of its last change."""
+    """The revision of the key's last change."""
     lease_id: int
-    """0: on no lease."""
+    """The lease that the key is on; 0 for none."""
 
 
 @value_class
 class FoundKey:
-    """What was there at one revision of etcd."""
+    """The keys that were read at one revision of etcd."""
 
     revision: int
     values: tuple[KeyValue, ...]
     succeeded: bool = True
-    """Of a transaction: whether its conditions held."""
+    """For a transaction: whether its conditions held."""
 
 
 @value_class
@@ -274,13 +280,13 @@ class Put:
 
 
 class Gateway:
-    """What a cluster needs of etcd. All calls raise `EtcdError`."""
+    """The operations of etcd that a cluster uses. All calls raise `EtcdError`."""
 
     def __init__(self, client: EtcdClient) -> None:
         self._client = client
 
     async def range(self, prefix: str) -> FoundKey:
-        """All keys that begin so, linearizably."""
+        """Return all keys that begin with `prefix`, by a linearizable read."""
         answer = await self._client.call("/v3/kv/range", _prefix(prefix))
         return FoundKey(_revision(answer), _key_values(answer))
 
@@ -292,8 +298,9 @@ class Gateway:
         read: str,
         deletes: Sequence[str] = (),
     ) -> FoundKey:
-        """Write if each key still has its revision (0: is not there). Reads a prefix afterwards, in
-        the same transaction, whether it wrote or not."""
+        """Write and delete keys if each key in `unchanged` still has its revision (0: the key does
+        not exist). Returns the keys with the prefix `read`, read in the same transaction after the
+        writes, whether the conditions held or not."""
         reading = {"request_range": _prefix(read)}
         body = {
             "compare": [
@@ -323,12 +330,13 @@ class Gateway:
         return FoundKey(_revision(answer), _key_values(found), answer.get("succeeded") is True)
 
     async def grant(self, ttl_s: int) -> tuple[int, int]:
-        """A new lease, and for how many seconds it was given."""
+        """Create a lease. Returns its id, and for how many seconds etcd granted it."""
         answer = await self._client.call("/v3/lease/grant", {"TTL": str(ttl_s)})
         return _number(answer, "ID"), _number(answer, "TTL")
 
     async def keep_alive(self, lease_id: int) -> int | None:
-        """Renew a lease; for how many seconds from now on, `None` if etcd does not know it."""
+        """Renew a lease. Returns for how many seconds it holds from now on, `None` if etcd does not
+        know the lease."""
         answer = await self._client.call("/v3/lease/keepalive", {"ID": str(lease_id)})
         result = answer.get("result")
         if not isinstance(result, dict):
@@ -336,7 +344,7 @@ class Gateway:
         return _number(result, "TTL") if int(result.get("TTL", 0)) > 0 else None
 
     async def revoke(self, lease_id: int) -> None:
-        """End a lease. Its keys go."""
+        """End a lease. etcd deletes its keys."""
         await self._client.call("/v3/lease/revoke", {"ID": str(lease_id)})
 
     async def delete(self, key: str) -> None:
@@ -359,7 +367,7 @@ def _put(put: Put) -> dict[str, Any]:
 
 
 def _either(document: dict[str, Any], *names: str) -> Any:
-    """A field, in whichever of its two spellings a release of etcd has it."""
+    """Return a field, whose spelling depends on the release of etcd."""
     for name in names:
         if name in document:
             return document[name]

@@ -1,4 +1,5 @@
-"""A cluster that etcd decides for: requests to it, and what comes of them."""
+"""The election of a leader through etcd: sends the state machine's requests to etcd, and passes
+the results back."""
 
 import asyncio
 from collections import deque
@@ -42,24 +43,24 @@ from .store import ClusterStore, Seen
 from .values import StoredMember
 
 PATIENCE_S: Final = 2.0
-"""After this, etcd's answer is not waited for any more."""
+"""How long an answer of etcd is waited for."""
 
 LOGS_S: Final = 1.0
-"""How often it is looked whether a log has failed."""
+"""Interval of the check whether a log has failed."""
 
 REFUSED_S: Final = 5.0
-"""After so long without a write that succeeded, while writes are tried, another broker leads if one
-can: the disk is full."""
+"""If all writes to a log fail for this long, another broker leads if one can: the disk is full."""
 
 KNOWN_S: Final = 2.0
-"""How long a broker that says hello is waited for in etcd: it may be there before its key is."""
+"""How long the leader waits until etcd has the key of a broker that says hello: the broker may
+connect before its key is written."""
 
 TAKEN_S: Final = 3.0
-"""Beyond a lease: how long a start waits for the end of another broker with its id."""
+"""How long, beyond the lease, a start waits for another broker with its id to leave etcd."""
 
 
 class EtcdJoining:
-    """Why a broker takes no part, if it does not."""
+    """Checks whether this broker may take part in the cluster that etcd describes."""
 
     def __init__(
         self, name: str, directory: LogDirectory, stored: ReplicaDirectory, me: Incarnation
@@ -69,15 +70,17 @@ class EtcdJoining:
         self._stored = stored
         self._me = me
         self._was_there = False
-        """Whether this cluster has been in etcd since the start."""
+        """Whether this run has read the cluster from etcd."""
         self._registered = False
-        """Whether this run has been seen in etcd."""
+        """Whether this run's own registration has been read from etcd."""
         self.refused = self.taken = False
-        """Whether it is not to start so: at all, or as long as another broker has its id."""
+        """Why this broker must not start: `refused` as it has other data, `taken` for as long as
+        another broker has its id."""
         self.joined = False
 
     def first_state(self) -> ClusterState:
-        """Of a cluster that begins with this broker's data: it is in sync, and none leads yet."""
+        """Return the state of a new cluster with this broker's data: this broker is in sync, and
+        no broker leads yet."""
         epoch = max(0, self._stored.identity.highest_epoch)
         member = Member(self._stored.broker_id, self._stored.identity.nonce)
         return ClusterState(epoch, None, frozenset({member}), settled_epoch=epoch)
@@ -86,14 +89,16 @@ class EtcdJoining:
     def never_joined(self) -> bool:
         """Whether this directory has not been in a cluster yet.
 
-        It may have epochs all the same, of the Kafka that wrote its logs. The nonce is kept just
-        before the cluster is made, the epoch when that is read back.
+        The directory may have epochs all the same, from the Kafka broker that wrote its logs. The
+        nonce is stored just before the cluster is created, the epoch once the created cluster is
+        read back.
         """
         identity = self._stored.identity
         return not identity.nonce or identity.highest_epoch == NO_EPOCH
 
     def check(self, seen: Seen) -> str:
-        """Look at what was read; returns why this broker must not act on it, empty if it may."""
+        """Check the cluster that was read from etcd. Returns why this broker must not act on it;
+        empty if it may."""
         self.refused = self.taken = False
         if seen.view is None:
             return self._missing()
@@ -149,7 +154,7 @@ class EtcdJoining:
             return ""
         nonce = self._stored.identity.nonce
         if nonce and there.info.member.nonce == nonce and not self._registered:
-            return ""  # An earlier run with this very directory, which is locked by this one now.
+            return ""  # An earlier run in the same directory, which this run has locked now.
         return (
             f"another broker with broker.id {self._me.broker_id} is at "
             f"{there.address}, or was until a moment ago: each has its own (--broker-id)"
@@ -157,21 +162,22 @@ class EtcdJoining:
 
 
 def _takes_no_writes(stored: ReplicaLog) -> bool:
-    """Whether a log has failed, or its disk has refused every write for a while."""
+    """Whether a log has failed, or every write to it has failed for `REFUSED_S`."""
     refused = stored.log.refused_writes
     long = refused is not None and refused.last - refused.first >= REFUSED_S
     return long or stored.log.failure is not None
 
 
 WAITING_MAX: Final = 16
-"""More than a state machine wants at a time; older ones are wanted again."""
+"""Requests that may wait in a lane: more than the state machine has at a time. If there are more,
+the oldest is dropped, and the state machine asks for it again."""
 
 Request = Callable[[], Awaitable[None]]
 
 
 class Lane:
-    """Runs requests to etcd beside the loop's other work, one after the other. Those that waited
-    for too long are left out."""
+    """Runs requests to etcd one after another, in a task. A request that has waited longer than
+    `patience_s` is dropped."""
 
     def __init__(
         self,
@@ -187,11 +193,11 @@ class Lane:
 
     @property
     def busy(self) -> bool:
-        """Whether something is asked, or is to be."""
+        """Whether a request is running or waits."""
         return self._task is not None
 
     def ask(self, request: Request) -> None:
-        """Run it when those before it are done."""
+        """Run a request when the requests before it are done."""
         self._waiting.append((self._now_s(), request))
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -210,13 +216,13 @@ class Lane:
             self._task = None
 
     async def drained(self, within_s: float) -> None:
-        """Wait until nothing is asked any more, for so long at most; then leave the rest out."""
+        """Wait until all requests are done, for `within_s` at most; then drop the rest."""
         if self._task is not None:
             await asyncio.wait([self._task], timeout=within_s)
         await self.stop()
 
     async def stop(self) -> None:
-        """Leave out what is not done."""
+        """Drop the requests that wait, and cancel the running one."""
         self._waiting.clear()
         if self._task is not None:
             self._task.cancel()
@@ -224,7 +230,7 @@ class Lane:
 
 
 class EtcdElection:
-    """The `Election` of such a cluster; see there."""
+    """The `Election` of a cluster with etcd."""
 
     def __init__(self, member: ClusterMember, client: EtcdClient, store: ClusterStore) -> None:
         self._member = member
@@ -248,7 +254,7 @@ class EtcdElection:
         self._joining = EtcdJoining(store.name, member.directory, member.stored, me)
         self._why_not = "etcd has not answered yet"
         self._failure = ""
-        """Why the last read came to nothing; empty if it did not."""
+        """Why the last request to etcd failed; empty after a read that succeeded."""
         self._reported = ""
         self._reported_halt = ""
         self._cluster_id = ""
@@ -264,7 +270,7 @@ class EtcdElection:
     def _now_s(self) -> float:
         return self._member.now_s
 
-    # What is asked about it.
+    # What the member asks about the election.
 
     @property
     def waits_for(self) -> str:
@@ -294,7 +300,8 @@ class EtcdElection:
         return "a leader is being elected"
 
     def _halted(self, state: ClusterState) -> str:
-        """Why no broker leads until a person has made the state anew, and how."""
+        """Return why no broker leads until a person has made the cluster's state anew, and how to
+        do that."""
         cure = f"`horolog cluster create {self._store.name} --replace`; then start them"
         contested = self.contested_epoch
         if contested != NO_EPOCH:
@@ -353,8 +360,11 @@ class EtcdElection:
     # The start and the end.
 
     async def prepare(self) -> None:
-        """Read once. An etcd that does not answer is waited for later; one that answers what it
-        must not is an error now. So is another broker with this id."""
+        """Read the cluster once. If etcd does not answer, the reads go on after the start.
+
+        Raises `InvalidConfig` if etcd answers with an error, if this broker must not join, or if
+        another broker keeps this broker's id until its lease should have ended.
+        """
         until_s = self._now_s() + self._lease_s + TAKEN_S
         while True:
             try:
@@ -372,10 +382,11 @@ class EtcdElection:
             await asyncio.sleep(0.2)  # A lease ends by etcd's clock, which has no event for us.
 
     def start(self) -> None:
-        """The ticks do it."""
+        """Do nothing: `tick` sends the requests."""
 
     async def resign(self) -> None:
-        """Hand over to a follower that has everything, or at least let the lease go."""
+        """Hand over to the in-sync follower that is the least behind, and wait for that for a
+        while. `stop` releases the lease in any case."""
         member, node = self._member, self.node
         leader = node.leader
         if leader is None:
@@ -413,13 +424,13 @@ class EtcdElection:
         node.tick(now_s)
         alone = node.leader is None and (node.follower is None or node.follower.connection is None)
         if alone and not self._failure:
-            self._ask_read()  # Something is about to change: half a second is long.
+            self._ask_read()  # A leader is about to change, and the regular read would be late.
         if now_s - self._looked_s >= LOGS_S:
             self._looked_s = now_s
             if any(map(_takes_no_writes, self._member.stored.logs.values())):
                 node.log_failed()
 
-    # What the node wants.
+    # Effects of the state machine.
 
     def carry_out(self, effect: Effect) -> None:
         if isinstance(effect, ReadCluster):
@@ -429,7 +440,7 @@ class EtcdElection:
         elif isinstance(effect, RenewLease):
             self._leases.ask(lambda: self._renew(effect))
         elif isinstance(effect, RevokeLease):
-            # Behind the transaction that lets another broker lead.
+            # In the lane of writes: after the transaction that lets another broker lead.
             self._writes.ask(lambda: self._revoke(effect))
         elif isinstance(effect, Register):
             self._writes.ask(lambda: self._register(effect))
@@ -455,7 +466,7 @@ class EtcdElection:
         return self._member.settings.cluster_create and self._joining.never_joined
 
     async def _create(self) -> Seen:
-        """Make the cluster's first state, of this broker's data."""
+        """Create the cluster in etcd, with this broker's data."""
         member = self._member
         identity = member.stored.identity
         if not identity.nonce:
@@ -491,7 +502,7 @@ class EtcdElection:
             reachable(member.native_address, host),
             reachable(member.kafka_address, host),
         )
-        for _ in range(2):  # The key may have gone with an earlier lease.
+        for _ in range(2):  # The key may have been deleted when an earlier lease ended.
             sent = self._sent()
             seen = await self._store.register(stored, self._member_revision)
             await self._deliver(seen, sent)
@@ -503,7 +514,7 @@ class EtcdElection:
         sent = self._sent()
         await self._deliver(await self._store.transact(effect, self._cluster_id), sent)
 
-    # What comes of it.
+    # Answers of etcd.
 
     def _sent(self) -> RequestState:
         sent = self.node.sent
@@ -513,7 +524,7 @@ class EtcdElection:
         self._member.happens(step)
 
     def _failed(self, error: Exception) -> None:
-        """Note it; what is wanted is asked for again."""
+        """Record the failure of a request. The state machine asks again for what it needs."""
         if isinstance(error, LeaseNotFound):
             self._ask_read()
             return
@@ -528,7 +539,7 @@ class EtcdElection:
 
     async def _deliver(self, seen: Seen, sent: RequestState) -> None:
         if sent.revision <= seen.revision < self._latest_revision:
-            return  # Overtaken by a later answer, which says more.
+            return  # A later revision was read meanwhile.
         self._latest_revision = max(self._latest_revision, seen.revision)
         member, node = self._member, self.node
         why_not = self._joining.check(seen)
@@ -566,7 +577,8 @@ class EtcdElection:
             self._event(leave)
 
     def _record_places(self, seen: Seen) -> None:
-        """Where the others are, which are there, and which were."""
+        """Record the addresses of the other members, which of them are registered now, and which
+        were."""
         mine, known, absent = self._member.broker_id, self._member.known, self._member.absent
         for broker_id in known.keys() - seen.members.keys():
             absent[broker_id] = known.pop(broker_id)
@@ -577,10 +589,11 @@ class EtcdElection:
             if broker_id != mine:
                 known[broker_id] = PeerInfo(member.address, member.kafka_address)
 
-    # What a person wants.
+    # Requests of a person.
 
     def promote(self, now_s: float, *, accept_loss: bool) -> str | None:
-        """Only where no broker leads or can be elected."""
+        """Let this broker lead, if no broker leads or can be elected. Returns why it may not, or
+        `None`."""
         node, view = self.node, self.node.view
         if self._why_not or view is None or self._failure:
             return self.waits_for
@@ -604,7 +617,7 @@ class EtcdElection:
 
 
 def check_settings(settings: BrokerSettings) -> None:
-    """Refuse settings that do not go together. Raises `InvalidConfig`."""
+    """Check that the settings of a cluster with etcd go together. Raises `InvalidConfig`."""
     if not settings.cluster_name:
         raise InvalidConfig(
             "cluster.etcd (--etcd) is given, and cluster.name (--cluster), the name of the cluster "
@@ -629,7 +642,8 @@ def check_settings(settings: BrokerSettings) -> None:
 
 
 def by_etcd(settings: BrokerSettings) -> Callable[[ClusterMember], Election]:
-    """What makes the election, of settings that were checked. Raises `InvalidConfig`."""
+    """Return a function that makes a member's election, from checked settings. Raises
+    `InvalidConfig`."""
     access = access_of(settings)
 
     def decides(member: ClusterMember) -> Election:

@@ -1,13 +1,13 @@
-"""What a cluster keeps in etcd, under `/horolog/NAME/`.
+"""The keys of a cluster in etcd, under `/horolog/NAME/`.
 
-It is read at one revision, and changed by transactions.
+All keys are read together, at one revision, and changed by transactions.
 
 | Key | |
 |---|---|
-| `state` | Who leads in which epoch, and who is in sync. |
-| `leader` | On the leader's lease: there as long as it leads. |
-| `members/ID` | Each broker that is there, on its own lease. |
-| `removed/ID` | A broker that a person took out, for a minute: others forget that it was there. |
+| `state` | The leader, its epoch, and the in-sync replicas. |
+| `leader` | On the leader's lease: exists as long as the broker leads. |
+| `members/ID` | A running broker, on its own lease. |
+| `removed/ID` | A broker that a person removed. Exists for a minute: other brokers forget it. |
 """
 
 from collections.abc import Mapping
@@ -32,21 +32,21 @@ from .values import (
 ROOT: Final = "/horolog/"
 
 FORGOTTEN_S: Final = 60
-"""How long it is in etcd that a broker was taken out: all others read that again and again."""
+"""How long the key of a removed broker exists: long enough for all other brokers to read it."""
 
 
 @value_class
 class Seen:
-    """Everything of one cluster, at one revision."""
+    """All keys of a cluster, at one revision."""
 
     revision: int
     cluster_id: str
-    """Empty where there is no such cluster (yet)."""
+    """Empty if the cluster does not exist (yet)."""
     view: ClusterView | None
     members: Mapping[int, StoredMember]
     member_revisions: Mapping[int, int]
     removed: frozenset[int] = frozenset()
-    """Brokers that were taken out just now."""
+    """Brokers that were removed in the last minute."""
 
 
 class ClusterStore:
@@ -62,11 +62,11 @@ class ClusterStore:
         self._removed = f"{self._prefix}removed/"
 
     async def read(self) -> Seen:
-        """All keys, linearizably."""
+        """Read all keys of the cluster, linearizably."""
         return self._seen(await self.gateway.range(self._prefix))
 
     async def transact(self, change: Transact, cluster_id: str) -> Seen:
-        """Carry out a change of the state, if it still holds; what is there afterwards."""
+        """Change the state if nobody has changed it meanwhile. Returns the keys after that."""
         unchanged = [(self._state, change.state_revision)]
         puts = [Put(self._state, encode_state(StoredState(cluster_id, change.state)))]
         if change.lead_on_lease is not None:
@@ -77,7 +77,8 @@ class ClusterStore:
         return self._seen(await self.gateway.transact(unchanged, puts, read=self._prefix))
 
     async def register(self, member: StoredMember, revision: int) -> Seen:
-        """Put a member on its lease if its key still has `revision` (0: is not there)."""
+        """Write a member's key, on its lease, if the key still has `revision` (0: does not exist).
+        Returns the keys after that."""
         info = member.info
         key = self._member(info.member.broker_id)
         put = Put(key, encode_member(member), info.lease_id)
@@ -85,13 +86,15 @@ class ClusterStore:
         return self._seen(found)
 
     async def create(self, cluster_id: str, state: ClusterState, revision: int = 0) -> Seen:
-        """Make the first state; the one with `revision` is replaced."""
+        """Write the first state of the cluster, if the state still has `revision` (0: does not
+        exist). Returns the keys after that."""
         put = Put(self._state, encode_state(StoredState(cluster_id, state)))
         found = await self.gateway.transact([(self._state, revision)], [put], read=self._prefix)
         return self._seen(found)
 
     async def change(self, seen: Seen, state: ClusterState) -> tuple[bool, Seen]:
-        """Put another state; whether it was still the one that was seen, and what is there."""
+        """Replace the state if it is still the one in `seen`. Returns whether it was, and the keys
+        after that."""
         assert seen.view is not None
         put = Put(self._state, encode_state(StoredState(seen.cluster_id, state)))
         unchanged = [(self._state, seen.view.state_revision)]
@@ -99,7 +102,7 @@ class ClusterStore:
         return found.succeeded, self._seen(found)
 
     async def forget(self, broker_id: int) -> None:
-        """Have the brokers that are there forget one that is not."""
+        """Tell the running brokers to forget a broker that does not run."""
         lease_id, _ = await self.gateway.grant(FORGOTTEN_S)
         key = f"{self._removed}{broker_id}"
         await self.gateway.transact([], [Put(key, b"", lease_id)], read=key)
@@ -108,7 +111,7 @@ class ClusterStore:
         return f"{self._members}{broker_id}"
 
     def _seen(self, found: FoundKey) -> Seen:
-        """Raises `BadValue`."""
+        """Decode the keys that were read. Raises `BadValue`."""
         stored: StoredState | None = None
         leader: Incarnation | None = None
         state_revision = leader_revision = leader_lease = 0

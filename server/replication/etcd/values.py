@@ -5,11 +5,11 @@
     {"version": 1, "cluster_id": "RKJuE-phluKdGrFdw9V7kw", "epoch": 3, "leader": [2, 77],
      "isr": [[1, 5], [2, 8]], "kept": [[3, 9, 1204]], "settled_epoch": 0}
 
-With version 2, which an earlier release takes no part in, it has `"least_epoch": 7, "halt": [6]`
-too: why no broker leads, and from which epoch on one may. The number is the epoch that has two
-owners, or -1 where etcd went back to an older state.
+Version 2 adds `"least_epoch": 7, "halt": [6]`: from which epoch on a broker may lead, and why none
+leads now. The number in `halt` is the epoch that has two owners, or -1 if etcd went back to an
+older state. Releases that do not know version 2 do not act on it.
 
-`leader` is (broker id, number of its run) or null, `isr` are (broker id, nonce), `kept` are
+`leader` is (broker id, number of its run) or null, `isr` has (broker id, nonce), `kept` has
 (broker id, nonce, revision). The key `leader` has (broker id, number of its run):
 
     {"version": 1, "incarnation": [2, 77]}
@@ -19,12 +19,12 @@ owners, or -1 where etcd went back to an older state.
     {"version": 1, "incarnation": [2, 77], "member": [2, 8], "highest_epoch": 3,
      "address": "10.0.0.2:7070", "kafka_address": "10.0.0.2:9092", "reach": null}
 
-and where its logs may be needed for recovery, `reach` is
+If the member's logs may be needed for recovery, `reach` is
 
     {"counted_revision": 1190, "logs": {"orders": [[0, 120, 0]]}, "history_lost": false}
 
 with (partition, log end offset, log start offset). `history_lost` may be missing, which means
-false. Fields that are not known are left alone, so that a later release may add some.
+false. Unknown fields are ignored, so that a later release may add some.
 """
 
 import json
@@ -39,14 +39,14 @@ from .client import BadValue
 VERSION: Final = 1
 
 HALTING: Final = 2
-"""Version of a state that says from which epoch on a broker may lead, or that none may."""
+"""Version of a state with `least_epoch` and `halt`."""
 
 _SHOWN: Final = 80
 
 
 @value_class
 class StoredState:
-    """Value of the key `state`."""
+    """The value of the key `state`."""
 
     cluster_id: str
     state: ClusterState
@@ -54,7 +54,7 @@ class StoredState:
 
 @value_class
 class StoredMember:
-    """A key `members/ID`."""
+    """The value of a key `members/ID`, with the lease of the key."""
 
     info: MemberInfo
     address: str
@@ -62,7 +62,7 @@ class StoredMember:
 
 
 def encode_state(stored: StoredState) -> bytes:
-    """The value of `state`."""
+    """Encode the value of the key `state`."""
     state = stored.state
     halt = state.halt
     later: dict[str, Any] = {}
@@ -81,7 +81,7 @@ def encode_state(stored: StoredState) -> bytes:
 
 
 def decode_state(key: str, value: bytes) -> StoredState:
-    """The opposite. Raises `BadValue`."""
+    """Decode the value of the key `state`. Raises `BadValue`."""
     reader = _ValueReader(key, value, HALTING)
     document = reader.document
     leader, halt = document.get("leader"), document.get("halt")
@@ -102,18 +102,18 @@ def decode_state(key: str, value: bytes) -> StoredState:
 
 
 def encode_leader(incarnation: Incarnation) -> bytes:
-    """The value of `leader`."""
+    """Encode the value of the key `leader`."""
     return _encoded(incarnation=list(incarnation))
 
 
 def decode_leader(key: str, value: bytes) -> Incarnation:
-    """The opposite. Raises `BadValue`."""
+    """Decode the value of the key `leader`. Raises `BadValue`."""
     reader = _ValueReader(key, value)
     return Incarnation(*reader.numbers(reader.document.get("incarnation"), 2))
 
 
 def encode_member(stored: StoredMember) -> bytes:
-    """The value of `members/ID`. The lease is no part of it."""
+    """Encode the value of a key `members/ID`. The lease is not part of the value."""
     info = stored.info
     return _encoded(
         incarnation=list(info.incarnation),
@@ -137,7 +137,7 @@ def _reach(reach: ReplicaExtent) -> dict[str, Any]:
 
 
 def decode_member(key: str, value: bytes, lease_id: int) -> StoredMember:
-    """The opposite. Raises `BadValue`."""
+    """Decode the value of a key `members/ID`. Raises `BadValue`."""
     reader = _ValueReader(key, value)
     info = MemberInfo(
         Incarnation(*reader.numbers(reader.document.get("incarnation"), 2)),
@@ -154,7 +154,7 @@ def _encoded(**fields: Any) -> bytes:
 
 
 class _ValueReader:
-    """Checks what a value has. Raises `BadValue`."""
+    """Reads and checks the fields of a value. Raises `BadValue`."""
 
     def __init__(self, key: str, value: bytes, newest: int = VERSION) -> None:
         self._key = key
