@@ -119,7 +119,7 @@ def _output_to(path: Path) -> Iterator[None]:
 
 
 def _record_of(made: Path) -> str:
-    """The text that records a complete compiled module: digest of its sources, its size, its path."""
+    """The text that records a complete compiled module: digest of its sources, size, path."""
     size_bytes = made.stat().st_size if made.exists() else -1
     return f"{DIGEST} {size_bytes} {made}\n"
 

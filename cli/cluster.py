@@ -416,7 +416,7 @@ def promote(
 async def _promote(
     server: Servers, broker_id: int | None, accept_loss: bool
 ) -> tuple[int, int, bool]:
-    """Promote a broker. Return the new leader, its epoch, and whether the old leader handed over."""
+    """Promote a broker. Return the new leader, its epoch, and whether the old one handed over."""
     several = server
     server, found, _ = await _describe_any(several)
     if broker_id is None and len(several.addresses) > 1 and not _leads(found):
