@@ -284,7 +284,7 @@ _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name from its module. Those not listed above are the error classes."""
+    """Load a public name from its module. Names that `_MODULES` lacks are the error classes."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "blocking":

@@ -1,8 +1,8 @@
 """Producer, consumer and admin without `await`, for programs that have no event loop.
 
 The names and arguments are those of `horolog.Producer`, `horolog.Consumer` and `horolog.Admin`.
-Calls wait, in whatever thread makes them, while one thread in the background does the work of all
-blocking clients. Ctrl-C ends a wait, and leaves the client usable.
+A call blocks the thread that makes it. One background thread runs the event loop of all blocking
+clients. Ctrl-C ends a wait; the client stays usable.
 """
 
 import asyncio
@@ -34,13 +34,13 @@ T = TypeVar("T")
 S = TypeVar("S", bound="_Blocking")
 
 _LOOP: Final = BackgroundLoop("horolog-blocking")
-"""Shared on purpose: a thread for each client would only cost."""
+"""Event loop in a background thread, shared by all blocking clients of the process."""
 
 
 def _waits(
     method: Callable[Concatenate[C, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], T]:
-    """The method of a client, waited for."""
+    """Wrap a coroutine method of a client: the call blocks until the coroutine is done."""
 
     @wraps(method)
     def call(self: "_Blocking", /, *args: P.args, **options: P.kwargs) -> T:
@@ -50,7 +50,7 @@ def _waits(
 
 
 def _calls(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[Any, P], T]:
-    """A method that does not wait, called where the client lives."""
+    """Wrap a plain method of a client: it is called in the event loop, where the client lives."""
 
     @wraps(method)
     def call(self: "_Blocking", /, *args: P.args, **options: P.kwargs) -> T:
@@ -65,7 +65,7 @@ def _calls(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[Any, 
 def _makes(
     make: Callable[P, Any],
 ) -> Callable[[Callable[[S], None]], Callable[Concatenate[S, P], None]]:
-    """For a constructor: it takes the arguments of `make`, and keeps what that makes."""
+    """Decorate a constructor: it takes the arguments of `make`, and stores the client made."""
 
     def taking(begin: Callable[[S], None]) -> Callable[Concatenate[S, P], None]:
         @wraps(make.__init__)
@@ -79,7 +79,7 @@ def _makes(
 
 
 class _Blocking:
-    """What the blocking clients have in common."""
+    """Base of the blocking clients: runs the coroutines of the wrapped client, and closes it."""
 
     _client: Any
 
@@ -121,7 +121,7 @@ class _Blocking:
 
     def _end(self, closing: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if self._process_id != os.getpid():
-            return  # it is the parent's, which goes on with it
+            return  # the client belongs to the parent process, which goes on using it
         with self._lock:
             if self._closed:
                 return
@@ -133,7 +133,7 @@ class _Blocking:
 
 
 class Producer(_Blocking):
-    """`horolog.Producer`, waited for."""
+    """`horolog.Producer` with blocking calls."""
 
     @_makes(_Producer)
     def __init__(self) -> None:
@@ -193,7 +193,7 @@ def _settle(
 def _windows(
     method: Callable[Concatenate[C, P], _TimeWindow],
 ) -> "Callable[Concatenate[Consumer, P], TimeWindow]":
-    """The method of a consumer that makes a window, which is waited for."""
+    """Wrap the method of a consumer that makes a window: it returns a blocking `TimeWindow`."""
     make = _calls(method)
 
     @wraps(method)
@@ -204,7 +204,8 @@ def _windows(
 
 
 class Consumer(_Blocking):
-    """`horolog.Consumer`, waited for. One thread at a time reads; others may ask and move it."""
+    """`horolog.Consumer` with blocking calls. Only one thread at a time may read; other threads
+    may query positions and seek."""
 
     @_makes(_Consumer)
     def __init__(self) -> None:
@@ -231,7 +232,7 @@ class Consumer(_Blocking):
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read."""
+        """The partitions that the consumer reads."""
         client: _Consumer = self._client
         return client.assignment
 
@@ -244,7 +245,7 @@ class Consumer(_Blocking):
         while True:
             if self._closed:
                 raise ClientClosed("the client is closed")
-            # Straight from the client: a turn through its thread costs more than the message.
+            # Called directly: a switch to the background thread costs more than the message.
             record = client.take()
             if record is not None:
                 return record
@@ -252,7 +253,7 @@ class Consumer(_Blocking):
 
 
 class TimeWindow:
-    """`horolog.TimeWindow`, waited for; `Consumer.window` makes it."""
+    """`horolog.TimeWindow` with blocking calls; `Consumer.window` makes it."""
 
     def __init__(self, consumer: Consumer, window: _TimeWindow) -> None:
         self._consumer = consumer
@@ -270,17 +271,17 @@ class TimeWindow:
 
     @property
     def skipped_bytes(self) -> int:
-        """Bytes of the log that were passed over so far."""
+        """Bytes of the log skipped so far, because they hold nothing of the window."""
         return self._window.skipped_bytes
 
     @property
     def log_bytes(self) -> int:
-        """Bytes of the log that the count covers."""
+        """Bytes of the log that `read_bytes` and `skipped_bytes` count in."""
         return self._window.log_bytes
 
     @property
     def untimed(self) -> int:
-        """Messages without a time among those that were read."""
+        """Number of messages read that have no timestamp."""
         return self._window.untimed
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
@@ -294,7 +295,7 @@ class TimeWindow:
         return record
 
     def columns(self, columns: Collection[Content] = CONTENT) -> Iterator[ColumnBatch]:
-        """The messages of the window in columns."""
+        """Iterate over the messages of the window, as batches in columns."""
         read_on = partial(self._window.next_columns, columns)
         while (batches := self._consumer._run(read_on)) is not None:
             yield from batches
@@ -305,7 +306,7 @@ class TimeWindow:
 
 
 class Admin(_Blocking):
-    """`horolog.Admin`, waited for."""
+    """`horolog.Admin` with blocking calls."""
 
     @_makes(_Admin)
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The clock seam: everything that needs the time is handed a `Clock`."""
+"""The clock seam: code that needs the time gets a `Clock` as an argument."""
 
 import time
 from time import time_ns
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Source of wall and monotonic time. Tests pass one that they can move."""
+    """Source of wall and monotonic time. Tests pass a clock that they can set."""
 
     def now_ms(self) -> int:
         """Wall time in milliseconds since the epoch."""
@@ -28,7 +28,7 @@ class SystemClock:
 
 
 _BOOT_TIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""It goes on while the machine is suspended, as the clocks of other machines do."""
+"""Id of a clock that goes on while the machine is suspended, as other machines' clocks do."""
 
 
 def boot_time_s() -> float:

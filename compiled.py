@@ -1,10 +1,11 @@
-"""Which form of the kernel runs, and what the compiled one is made of.
+"""Which form of the kernel runs, and from which sources the compiled form is built.
 
-The compiled module lies beside its sources, and carries a digest of them: with other sources there
-it is passed over, so that an old file never hides a change. `HOROLOG_KERNEL=reference` passes over
-it too, and `compiled` refuses to do without it.
+The compiled module lies beside its sources and contains a digest of them. If the sources have
+changed since, the module is ignored, so that an old build never hides a change.
+`HOROLOG_KERNEL=reference` ignores the module too; with `HOROLOG_KERNEL=compiled` a module that
+cannot be used is an error.
 
-`setup.py` reads this file before there is a package: it imports nothing of ours.
+`setup.py` imports this file before the package exists, so it imports no other module of Horolog.
 """
 
 import importlib
@@ -14,7 +15,7 @@ from typing import Final
 
 PACKAGE: Final = "horolog.protocol.records.kernel"
 FOLDER: Final = "protocol/records/kernel"
-"""The place of `PACKAGE` below the package's root."""
+"""Folder of `PACKAGE`, relative to the repository's root."""
 MODULE: Final = "compiled"
 SOURCES: Final = (
     "compiled.pyx",
@@ -41,19 +42,20 @@ PRICE: Final = (
     "checking and storing a message takes the kernel's reference form about 2 microseconds of "
     "processor time, and the compiled one 25 nanoseconds"
 )
-"""Of messages of 100 bytes in sets of 64 KiB: `python -m horolog.bench.kernel`, "store as sent"."""
+"""Cost of the reference form, for users. Measured with messages of 100 bytes in sets of 64 KiB:
+`python -m horolog.bench.kernel`, "store as sent"."""
 REMEDY: Final = "with a C compiler there, install horolog again"
 
 _warned: set[int] = set()
-"""The processes in which `warn_of_reference` has logged its warning."""
+"""Ids of the processes in which `warn_of_reference` has logged its warning."""
 
 
 class KernelUnavailable(ImportError):
-    """`HOROLOG_KERNEL` asks for a form that there is not."""
+    """`HOROLOG_KERNEL` names a form that does not exist or cannot be used."""
 
 
 def sources_digest(root: str) -> str:
-    """Eight hexadecimal digits of what is in the sources below `root`; empty where one of them
+    """CRC-32 of the kernel's sources below `root`, as eight hexadecimal digits. Empty if a source
     cannot be read, as in a zip file."""
     crc = 0
     for name in SOURCES:
@@ -66,8 +68,8 @@ def sources_digest(root: str) -> str:
 
 
 def kernel_form() -> str:
-    """The form to use here: one of `FORMS`. `KernelUnavailable` where the one asked for is not
-    there."""
+    """The form of the kernel to use in this process: one of `FORMS`. Raises `KernelUnavailable` if
+    `HOROLOG_KERNEL` asks for a form that cannot be used."""
     wanted = os.environ.get(VARIABLE, "")
     if wanted not in ("", *FORMS):
         raise KernelUnavailable(f"{VARIABLE} is compiled or reference, not {wanted!r}")
@@ -85,7 +87,7 @@ def kernel_form() -> str:
 
 
 def warn_of_reference(form: str) -> None:
-    """Log a warning, once a process, if the kernel is in its reference form."""
+    """Log a warning, once per process, if `form` is the reference form."""
     if form == "reference" and os.getpid() not in _warned:
         import logging
 
@@ -94,7 +96,7 @@ def warn_of_reference(form: str) -> None:
 
 
 def _why_not_compiled(root: str) -> str:
-    """Why the compiled kernel below `root` cannot be used; empty where it can."""
+    """Why the compiled kernel below `root` cannot be used; empty if it can."""
     name = f"{PACKAGE}.{MODULE}"
     try:
         made_from: str = importlib.import_module(name).SOURCES
@@ -102,9 +104,10 @@ def _why_not_compiled(root: str) -> str:
         if error.name == name:
             return "the kernel is not compiled for this Python"
         return f"the compiled kernel cannot be loaded ({error})"
-    except Exception as error:  # what was made from other sources may fail in any way
+    except Exception as error:  # a module built from other sources may fail in any way
         return f"the compiled kernel cannot be loaded ({error})"
-    # An installation may come without sources, and then there are no others.
+    # An installation may have no sources; then there is nothing that the module could be older
+    # than.
     sources = (os.path.join(root, FOLDER, source) for source in SOURCES)
     if made_from == sources_digest(root) or not any(map(os.path.lexists, sources)):
         return ""

@@ -1,4 +1,4 @@
-"""Memory that is not used any more, and who keeps it."""
+"""Settings of the garbage collector and of the C library's allocator, for processes that serve."""
 
 import gc
 import os
@@ -7,17 +7,17 @@ from contextlib import contextmanager
 from typing import Final
 
 KEPT_BYTES: Final = 16 << 20
-"""The C library gives memory at the end of its heap back to the system above this."""
+"""Free memory at the end of the heap above which the C library returns it to the system."""
 
 _ON_ITS_OWN_BYTES: Final = 4 << 20
-"""From this size on it asks the system for a block, and gives it back at once."""
+"""Size from which the C library maps an allocation on its own, and returns it once it is freed."""
 
 _COLLECTED_AFTER: Final = (700, 10, 2**31 - 1)
-"""New objects after which the youngest generation is looked through, and rounds of each generation
-after which the next one is: never of everything."""
+"""Thresholds of `gc.set_threshold`: a collection of the youngest generation after 700 new objects,
+of the next after 10 such collections, and practically never a full collection."""
 
 _LOOKED_THROUGH_MAX: Final = 50_000
-"""Objects that a look through everything takes some 20 ms for."""
+"""Number of objects for which a full collection takes about 20 ms."""
 
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
@@ -26,8 +26,8 @@ _CHOSEN_BY: Final = ("GLIBC_TUNABLES", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_TH
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """While modules are imported: nothing of them is garbage, and to look for it takes a tenth of
-    the time."""
+    """Switch garbage collection off within the block. For imports: they leave no garbage, and
+    looking for it takes a tenth of their time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -38,13 +38,13 @@ def no_collection() -> Iterator[None]:
 
 
 def settle() -> None:
-    """For a process that has made what it needs all the time, and works with it from now on. A
-    broker does so twice: when it begins to serve, and when it has opened its logs.
+    """Tune a process that has made its long-lived objects. A broker calls this twice: when it
+    begins to serve, and when it has opened its logs.
 
-    The garbage collector passes over what is there: to look for garbage among thousands of logs
-    would stop a broker for 50 ms at a time. It no longer looks through everything by itself: with
+    From now on the garbage collector skips all objects that exist now: a collection over thousands
+    of logs would stop a broker for 50 ms at a time. It makes no full collection by itself: with
     the values of a large request or thousands of new logs that takes 100 ms, in the middle of a
-    request. `collect_garbage` is to be called where there is time.
+    request. Call `collect_garbage` when there is time.
     """
     gc.freeze()
     gc.set_threshold(*_COLLECTED_AFTER)
@@ -52,10 +52,11 @@ def settle() -> None:
 
 
 def collect_garbage() -> None:
-    """Look through all that was made since `settle`, if it was called and there may be garbage.
+    """Collect garbage among the objects made since `settle`. Does nothing if `settle` was not
+    called, or if there can be no garbage.
 
-    Many objects that are left, such as those of thousands of new logs, are passed over from then
-    on: each look through them would stop a broker for as long as the first one.
+    If many objects remain, such as those of thousands of new logs, later collections skip them:
+    each would stop the broker for as long as this one.
     """
     if gc.get_threshold() == _COLLECTED_AFTER and gc.get_count()[-1]:
         gc.collect()
@@ -64,16 +65,16 @@ def collect_garbage() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Have the C library keep freed memory for what comes next, if it is glibc and nothing else
-    says otherwise.
+    """Have glibc keep freed memory for later allocations. Does nothing with another C library, or
+    where an environment variable configures the allocator.
 
-    Left to itself it returns what the requests of a turn took at the end of the turn, and the
-    system has to find, clear and map the same pages again in the next: a sixth of the time of a
-    busy broker.
+    By default glibc returns the memory of a turn's requests to the system when the turn ends, and
+    in the next turn the system has to find, clear and map the pages again: a sixth of the time of
+    a busy broker.
     """
     if any(name in os.environ for name in _CHOSEN_BY):
         return
-    import ctypes  # Not at the top: the start does without.
+    import ctypes  # Here, because a program that does not call this starts faster without it.
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

@@ -1,12 +1,12 @@
-"""Text that clients, files or another broker brought, in a form that a terminal only shows."""
+"""Makes text from clients, files or other brokers safe to print on a terminal."""
 
 
 def printable(text: str) -> str:
-    """`text` with everything escaped, as Python writes it, that is no character to be seen.
+    """Return `text` with every unprintable character as a Python escape.
 
-    That is control characters (C0, DEL, C1), what turns or isolates the direction of writing,
-    separators of lines and paragraphs, and halves of characters: none of them can move a cursor,
-    change a title, begin another line or reorder what is read.
+    These are control characters (C0, DEL, C1), characters that change the direction of writing,
+    line and paragraph separators, and lone surrogates. So no text can move the cursor, change the
+    title of the terminal, begin a new line or reorder what is shown.
     """
     if text.isprintable():
         return text

@@ -1,9 +1,9 @@
-"""Compiles the kernel where Cython and a C compiler are there.
+"""Compiles the kernel, if Cython and a C compiler are installed.
 
-Without them, or when it cannot be compiled, one line says so and everything is installed all the
-same: the kernel's reference form is used then. With `HOROLOG_KERNEL=compiled` in the environment
-that is an error, and with `HOROLOG_KERNEL=reference` nothing is compiled. All else is in
-pyproject.toml.
+Without them, or if the compilation fails, setup prints one line about it and installs the package
+all the same; the kernel's reference form is used then. With `HOROLOG_KERNEL=compiled` in the
+environment a failure is an error, and with `HOROLOG_KERNEL=reference` nothing is compiled. The
+rest of the configuration is in pyproject.toml.
 """
 
 import os
@@ -26,7 +26,7 @@ sys.path.remove(str(ROOT))
 
 DIGEST = sources_digest(str(ROOT))
 
-# What Cython writes for every module breaks the rules that are off.
+# The warnings switched off here are those that Cython's generated C code causes in every module.
 WARNINGS = [
     "-Wall",
     "-Wextra",
@@ -37,9 +37,9 @@ WARNINGS = [
 
 
 class BuildKernel(build_ext):
-    """Compiles what has changed, unless the reference form is asked for.
+    """Compiles the kernel if its sources have changed; not with `HOROLOG_KERNEL=reference`.
 
-    Fails only where the compiled kernel is asked for.
+    A failure is an error only with `HOROLOG_KERNEL=compiled`.
     """
 
     force: bool
@@ -80,7 +80,7 @@ class BuildKernel(build_ext):
         record.write_text(_record_of(made))
 
     def copy_extensions_to_source(self) -> None:
-        """In one step: a Python that loads a part of the file is killed."""
+        """Replace the module by a rename: a Python that loads a half-written file crashes."""
         for extension in self.extensions:
             made = Path(self.build_lib) / self.get_ext_filename(extension.name)
             part = ROOT / FOLDER / f"{made.name}.part"
@@ -92,7 +92,8 @@ class BuildKernel(build_ext):
 
 
 class WithoutThisFile(build_py):
-    """The root is the package, and what lies in it belongs to it; only this file does not."""
+    """Leaves `setup.py` out of the package. The repository's root is the package, so setuptools
+    would include this file."""
 
     def find_package_modules(self, package: str, package_dir: str) -> list[tuple[str, str, str]]:
         found = super().find_package_modules(package, package_dir)
@@ -118,15 +119,17 @@ def _output_to(path: Path) -> Iterator[None]:
 
 
 def _record_of(made: Path) -> str:
-    """What is written down of a compiled module that is whole, and what it was made from."""
+    """The text that records a complete compiled module: digest of its sources, size, path."""
     size_bytes = made.stat().st_size if made.exists() else -1
     return f"{DIGEST} {size_bytes} {made}\n"
 
 
 def _translate(kernel: Extension) -> None:
-    """Write the C source, in the build folder, unless it is there; `ImportError` without Cython.
+    """Write the C source into the build folder, unless it is up to date. Raises `ImportError`
+    without Cython.
 
-    Cython wants the folders to be called like the packages, and the root's can be anything.
+    Cython needs folders with the names of the packages, and the repository's folder may have any
+    name; so the sources are copied into such folders.
     """
     from importlib.metadata import version
 
@@ -157,7 +160,8 @@ setup(
             [f"{FOLDER}/{MODULE}.pyx"],
             include_dirs=[FOLDER],
             define_macros=[("HOROLOG_SOURCES", f'"{DIGEST}"')],
-            # Two fields that were just stored, loaded as one vector, keep the processor waiting.
+            # No SLP vectorization: it loads two fields that were just stored as one vector, and
+            # the processor stalls on that.
             extra_compile_args=["-O2", "-fno-tree-slp-vectorize", "-g0", *WARNINGS],
         )
     ],

@@ -1,4 +1,4 @@
-"""Times as people write them, to and from milliseconds since the epoch. The only parser.
+"""Converts times between text and milliseconds since the epoch. Horolog's only parser of times.
 
 A time is one of
 
@@ -47,11 +47,11 @@ _UNITS_MS: Final = (7 * 86_400_000, 86_400_000, 3_600_000, 60_000, 1000, 1)
 
 
 class TimeError(HorologError, ValueError):
-    """The text is not a time, or its meaning would be a guess. The message says what to write."""
+    """The text is not a time, or is ambiguous. The message says what to write."""
 
 
 class OtherUnit(TimeError):
-    """A number that looks like another unit than milliseconds; `any_unit` would take it."""
+    """A number that does not look like milliseconds. With `any_unit` it is accepted."""
 
 
 class _NoZone(TimeError):
@@ -59,9 +59,10 @@ class _NoZone(TimeError):
 
 
 def parse_time(text: str, now_ms: int, any_unit: bool = False) -> int:
-    """Milliseconds since the epoch that `text` means; digits beyond milliseconds are dropped.
+    """Return the time that `text` means, in milliseconds since the epoch. A fraction finer than
+    milliseconds is rounded up.
 
-    `any_unit` takes a plain number as it is, even where it looks like another unit: for topics
+    `any_unit` accepts a plain number unchanged, even if it looks like another unit: for topics
     whose producers wrote seconds or microseconds into their timestamps. Raises `TimeError`.
     """
     _check_length(text)
@@ -78,11 +79,11 @@ def parse_time(text: str, now_ms: int, any_unit: bool = False) -> int:
 
 
 def parse_range(text: str, now_ms: int, any_unit: bool = False) -> tuple[int | None, int | None]:
-    """The range `@A:B` as (start, end) in milliseconds; None is the beginning or the end.
+    """Return the range `@A:B` as (start, end) in milliseconds; None for an open side.
 
-    A and B are times without `@`; `-1h` counts back from now on both sides; `1h` as B counts
-    from A; an empty side is open. Raises `TimeError`, also when the text can be split at no colon
-    or at more than one.
+    A and B are times without `@`. `-1h` on either side counts back from now, `1h` as B counts from
+    A, and an empty side is open. Raises `TimeError`, also if no colon, or more than one, splits
+    the text into two times.
     """
     _check_length(text)
     if not text.startswith("@") or ":" not in text or _RFC3339.fullmatch(text[1:]):
@@ -99,7 +100,7 @@ def parse_range(text: str, now_ms: int, any_unit: bool = False) -> tuple[int | N
     if not found:
         telling = reasons if len(reasons) == 1 else [e for e in reasons if isinstance(e, _NoZone)]
         if telling:
-            # The last one has the longest start, so it speaks of the whole date and time.
+            # The error of the last split has the longest left side: the complete date and time.
             raise _as(telling[-1], f"{text!r} is not a range: {telling[-1]}")
         raise TimeError(f"{text!r} has no colon with a time on both sides: {_FORMS}")
     start_ms, end_ms = found[0]
@@ -113,14 +114,14 @@ def parse_range(text: str, now_ms: int, any_unit: bool = False) -> tuple[int | N
 def parse_time_or_range(
     text: str, now_ms: int, any_unit: bool = False
 ) -> tuple[int | None, int | None]:
-    """`parse_range` for text that holds a range, else (`parse_time`, None). Raises `TimeError`."""
+    """Return (time, None) for a single time, or the range as `parse_range`. Raises `TimeError`."""
     try:
         return parse_time(text, now_ms, any_unit), None
     except TimeError:
         if not text.startswith("@") or ":" not in text:
             raise
         if any(form.fullmatch(text[1:]) for form in (_RFC3339, _NAIVE, _NO_SECONDS)):
-            raise  # one time, whose colons are its own: why it is refused helps more
+            raise  # a single time, whose colons are part of it: the first error helps more
         try:
             return parse_range(text, now_ms, any_unit)
         except TimeError as error:
@@ -128,8 +129,9 @@ def parse_time_or_range(
 
 
 def check_unit(number: int, any_unit: bool = False) -> int:
-    """`number` when it is epoch milliseconds: 0, or from 10^11 to 10^14; with `any_unit` whatever a
-    message can have. Raises `TimeError`, `OtherUnit` where it looks like another unit."""
+    """Return `number` if it is epoch milliseconds: 0, or from 10^11 to 10^14. `any_unit` accepts
+    any timestamp that a message can have. Raises `TimeError`; `OtherUnit` if the number looks like
+    another unit."""
     if number > INT64_MAX:
         raise TimeError(f"{number} does not fit in 64 bits")
     if any_unit or number == 0 or EPOCH_MS_MINIMUM <= number <= EPOCH_MS_MAXIMUM:
@@ -150,7 +152,7 @@ def check_unit(number: int, any_unit: bool = False) -> int:
 
 
 def parse_length(text: str) -> int:
-    """Milliseconds of a length of time such as `5m`, `1h30m` or `250ms`. Raises `TimeError`."""
+    """Parse a duration such as `5m`, `1h30m` or `250ms` into milliseconds. Raises `TimeError`."""
     _check_length(text)
     length_ms = _duration_ms(text)
     if length_ms is None:
@@ -159,12 +161,13 @@ def parse_length(text: str) -> int:
 
 
 def later(timestamp_ms: int, length_ms: int) -> int:
-    """The time that is `length_ms` after another, the last one there is where it would be later."""
+    """Return `timestamp_ms` plus `length_ms`, at most the largest 64-bit timestamp."""
     return min(timestamp_ms + length_ms, INT64_MAX)
 
 
 def format_time(timestamp_ms: int) -> str:
-    """RFC 3339 in UTC with milliseconds; a number that no calendar date has stays a number."""
+    """Format a timestamp as RFC 3339 in UTC with milliseconds. A number beyond the calendar's
+    dates is formatted as `<number> ms`."""
     try:
         moment = EPOCH + timedelta(milliseconds=timestamp_ms)
     except OverflowError:
@@ -220,14 +223,15 @@ def _parse_absolute(bare: str, text: str, now_ms: int, any_unit: bool) -> int:
 
 
 def _with_zone(naive: str) -> str:
-    """The naive text filled up to a whole RFC 3339 time in UTC, for the hint."""
+    """Complete a text without a zone to a full RFC 3339 time in UTC, for the hint."""
     return naive + "T00:00:00"[len(naive) - 10 :] + "Z" if len(naive) < 19 else naive + "Z"
 
 
 def _rfc3339_ms(match: re.Match[str], text: str) -> int:
     year, month, day, hour, minute, second = (int(match[group]) for group in range(1, 7))
     digits = match[7] or ""
-    # The first millisecond that is not before it: messages are compared with what is given.
+    # Rounded up to the first millisecond that is not before the given time, because messages with
+    # a timestamp at or after the result are searched for.
     fraction_ms = int(digits.ljust(3, "0")[:3]) + any(digit != "0" for digit in digits[3:])
     offset = timedelta(0)
     if match[8] is None:
@@ -255,7 +259,7 @@ def _duration_ms(text: str) -> int | None:
 
 
 def _as(error: TimeError, text: str) -> TimeError:
-    """The same refusal in other words."""
+    """Return an error of the same class with another text."""
     return OtherUnit(text) if isinstance(error, OtherUnit) else TimeError(text)
 
 

@@ -1,6 +1,6 @@
-"""Classes for values: compared, hashed and shown by their fields, which do not change.
+"""Decorators for value classes: immutable, and compared, hashed and shown by their fields.
 
-Fields with `compare=False` are left out of that.
+Fields with `compare=False` are left out of comparison, hash and `repr`.
 """
 
 from dataclasses import dataclass, field, fields
@@ -12,24 +12,24 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def value_class(cls: type[T]) -> type[T]:
-    """Make `cls` a slotted dataclass. That its fields are not assigned to is for the type checker
-    to see; no code says it again at run time.
+    """Make `cls` a slotted dataclass. Only the type checker refuses an assignment to a field;
+    nothing checks it at run time.
 
-    `dataclass(frozen=True, slots=True)` writes and compiles half a dozen functions for each class.
-    Of the time of a broker's start that took a tenth.
+    `dataclass(frozen=True, slots=True)` generates and compiles half a dozen functions for each
+    class, which took a tenth of the start of a broker.
     """
     return by_fields(dataclass(slots=True, eq=False, repr=False)(cls))
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen_class(cls: type[T]) -> type[T]:
-    """As `value_class`, for values that users of the library get, and settings: at run time, too,
-    to assign to a field raises `FrozenInstanceError`."""
+    """Like `value_class`, for settings and for values that users of the library get: an assignment
+    to a field raises `FrozenInstanceError`."""
     return by_fields(dataclass(frozen=True, slots=True, eq=False, repr=False)(cls))
 
 
 def by_fields(made: type[T]) -> type[T]:
-    """Have a dataclass compared, hashed and shown by its fields, by functions for all such."""
+    """Give a dataclass the shared functions that compare, hash and show it by its fields."""
     made.__eq__ = _equal  # type: ignore[method-assign]
     made.__hash__ = _hash  # type: ignore[assignment, method-assign]
     made.__repr__ = _shown  # type: ignore[method-assign]

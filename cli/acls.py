@@ -1,7 +1,7 @@
 """`horolog acl`: add, remove, list, test.
 
-With --data-dir the file of a broker that does not run is changed; else a running broker is asked,
-and what it says holds for the next request.
+With --data-dir the rules in the data directory of a stopped broker are changed. Otherwise a running
+broker is asked to change them; the change applies from the next request on.
 """
 
 from collections.abc import Sequence
@@ -102,7 +102,7 @@ def add(
     data_dir: DataDir = None,
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Add rules: that a principal may do something, or may not."""
+    """Add rules that allow or deny a principal an operation."""
     resource = _resource(topic, group, cluster, cluster_name)
     whom = _whom(allow, deny)
     if resource is None or not whom or not operation:
@@ -142,7 +142,7 @@ def remove(
     data_dir: DataDir = None,
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Take rules away: those that all options mean that are given."""
+    """Remove the rules that match all given options."""
     resource = _resource(topic, group, cluster, cluster_name)
     whom = _whom(allow, deny)
     if resource is None and not whom:
@@ -198,7 +198,7 @@ def decide(
 ) -> None:
     """Say whether a principal may do something, and which rule decides that.
 
-    Nothing is asked for or changed with it.
+    The operation itself is not tried, and nothing is changed.
     """
     resource = _resource(topic, group, cluster, CLUSTER_NAME)
     if resource is None:
@@ -230,7 +230,7 @@ def decide(
 
 
 def _emit_everything_allowed(*, as_json: bool) -> None:
-    """The decision of a broker that looks at no rules."""
+    """Print the decision of a broker with authorization=off, which allows everything."""
     reason = "authorization=off"
     if as_json:
         emit_object({"allowed": True, "reason": reason, "rule": None, "authorization": "off"})
@@ -290,7 +290,7 @@ def _resource(
 
 
 class _BrokerAcls:
-    """Those of a broker that runs."""
+    """ACLs of a running broker, changed through its API."""
 
     def __init__(self, server: Servers) -> None:
         self._server = server
@@ -311,7 +311,7 @@ class _BrokerAcls:
 
 
 class _StoredAcls(OfflineDirectory):
-    """Those in the data directory of a broker that does not run."""
+    """ACLs in the data directory of a stopped broker."""
 
     def acls(self) -> Sequence[Acl]:
         return self.use(lambda metadata: Acls(metadata.state.access.rules).table.acls)

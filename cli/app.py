@@ -1,5 +1,5 @@
-"""The commands, put together, as typer makes them and put right where their help and completion
-would mislead."""
+"""The command line as a whole: assembles the commands with typer, and corrects typer where its help
+and completion would mislead."""
 
 import os
 from collections.abc import Mapping
@@ -31,8 +31,8 @@ from .security.options import (
 
 
 class Command(TyperCommand):
-    """A command whose usage says `TOPIC`, not `{TOPIC}`. One that takes `--server` takes the
-    options that go with it, too, and gets a `server` with what they say."""
+    """A command whose usage says `TOPIC`, not `{TOPIC}`. A command with `--server` also has the
+    security options, and its `server` argument includes their values."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
@@ -64,8 +64,8 @@ class Command(TyperCommand):
 
 
 class BrokerCommand(Command):
-    """A command that starts a broker: what it is given is parsed elsewhere, without typer, which
-    has to know its options for completion and for the reference page."""
+    """A command that starts a broker. Its arguments are parsed elsewhere, without typer; typer
+    knows its options only for completion and for the reference page."""
 
     options: tuple[BrokerOption, ...] = BROKER_OPTIONS
 
@@ -86,7 +86,7 @@ class BrokerCommand(Command):
 
 
 def with_plain_usage(app: typer.Typer) -> typer.Typer:
-    """The same, with `Command` wherever nothing else was asked for."""
+    """Make `Command` the class of all commands in `app` that have no class of their own."""
     for command in app.registered_commands:
         if command.cls is TyperCommand:
             command.cls = Command
@@ -98,7 +98,7 @@ def with_plain_usage(app: typer.Typer) -> typer.Typer:
 
 @value_class
 class CommandEntry:
-    """A command, or a group of them: what the help of the program says, and where it is."""
+    """A command or group of commands: its summary in the help, and where it is defined."""
 
     name: str
     module: str
@@ -106,7 +106,7 @@ class CommandEntry:
     summary: str
 
     def read(self) -> Any:
-        """The command as its module declares it."""
+        """Import the module and return its command."""
         found = getattr(import_module(self.module, __package__), self.attribute)
         app = typer.Typer(rich_markup_mode=None)
         if isinstance(found, typer.Typer):
@@ -117,7 +117,8 @@ class CommandEntry:
 
 
 def connected(context: Any) -> None:
-    """Put what options, environment and profile say into `server`. Raises WrongUsage."""
+    """Add the security settings of options, environment and profile to the parameter `server`.
+    Raises WrongUsage."""
     chosen = {option.parameter: context.params.pop(option.parameter, None) for option in OPTIONS}
     given = context.params.get("server")
     if given is None or not (_is_any_given(chosen) or _has_profiles()):
@@ -128,7 +129,7 @@ def connected(context: Any) -> None:
     own = flags_of(context.command.params)
     flags = {option.name: option.flag_beside(own) for option in OPTIONS}
     places = GivenOptions(chosen, sources, os.environ, flags)
-    # While a line is completed, what is wrong with it is not the matter.
+    # During shell completion, errors in the line are ignored.
     with suppress(*(WrongUsage,) if context.resilient_parsing else ()):
         context.params["server"] = servers_of(
             given, is_chosen=sources["server"] in (OPTION, ENVIRONMENT), layers=places.layers
@@ -205,8 +206,8 @@ ENTRIES: Final = (
 
 
 class CommandLine(TyperGroup):
-    """The whole command line. A command is read from its module when it is the one that runs: all
-    together import most of what there is. Help and completion take the names and summaries."""
+    """The whole command line. Only the command that runs is imported: together the commands import
+    most of the package. Help and completion use the names and summaries of `ENTRIES`."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -219,7 +220,7 @@ class CommandLine(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def read(self, name: str) -> None:
-        """Have the command of that name in `commands` with its arguments, if there is one."""
+        """Import the command with this name, if there is one, and put it into `commands`."""
         entry = self._unread.pop(name, None)
         if entry is not None:
             with no_collection():
@@ -294,7 +295,7 @@ def program() -> CommandLine:
 
 @cache
 def whole_program() -> CommandLine:
-    """The same, with every command read."""
+    """The whole command line, with all commands imported."""
     whole = cast(CommandLine, typer.main.get_command(app))
     for entry in ENTRIES:
         whole.read(entry.name)

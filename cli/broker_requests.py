@@ -1,4 +1,4 @@
-"""Questions to a broker: asked once, or again while the broker is away."""
+"""Requests of commands to a broker: sent once, or retried while the broker is down."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,7 +11,7 @@ from ..client.cluster.servers import Servers
 from .errors import note
 
 PARTITIONS_AGE_MS: Final = 2_000
-"""So often the partitions of a topic that is followed are asked for: new ones may be added."""
+"""How often `--follow` looks for new partitions of the topic."""
 
 FOLLOW_WAIT_MS: Final = 10_000
 """How long a fetch waits at the broker for new messages; they are sent as soon as there are any."""
@@ -25,7 +25,7 @@ T = TypeVar("T")
 def ask(
     client: Callable[[Servers], C], server: Servers, question: Callable[[C], Awaitable[T]]
 ) -> T:
-    """The answer to a question, by a client that is made for it and closed afterwards."""
+    """Open a client, return its answer to `question`, and close it."""
 
     async def run() -> T:
         async with client(server) as opened:
@@ -35,21 +35,23 @@ def ask(
 
 
 async def partitions_of(admin: Admin, topic: str, partition: int | None) -> range:
-    """The partition that was named, without looking whether it exists; else all of the topic."""
+    """Return the given partition, without checking that it exists; without one all partitions of
+    the topic."""
     if partition is None:
         return range(await admin.partition_count(topic))
     return range(partition, partition + 1)
 
 
 class Connected:
-    """Asks again while the broker is away, and notes on standard error that it is."""
+    """Retries requests while the broker is down, and reports that on standard error."""
 
     def __init__(self) -> None:
         self._lost = False
-        """Whether it was reported that the connection is, and not yet that it is back."""
+        """Whether the loss of the connection was reported, and its return was not yet."""
 
     async def ask(self, question: Callable[[bool], Awaitable[T]]) -> T:
-        """The answer to a question, which gets whether the connection was lost before it."""
+        """Return the answer to `question`, with retries. Its argument says whether the connection
+        was lost in the previous attempt."""
         return await retry(
             lambda: self._try(question), timeout_ms=_RETRY_TIMEOUT_MS, setting="retry_timeout_ms"
         )

@@ -1,4 +1,4 @@
-"""`horolog cluster`: brokers that have the same data, of which one leads."""
+"""`horolog cluster`: shows a cluster of brokers with the same data, and changes its leader."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..server.replication.etcd.access import Access
 
 LogEnds = Mapping[tuple[str, int], Mapping[int, LogEnd]]
-"""By topic and partition, and by broker that has said it."""
+"""Log ends by topic and partition, and by the broker that reported them."""
 
 T = TypeVar("T")
 
@@ -56,13 +56,13 @@ BY_HAND: Final = (
 )
 
 LEADER_TIMEOUT_MS: Final = 3_000
-"""How long a leader is waited for that perhaps is no more."""
+"""How long to wait for a leader that may be gone."""
 
 OTHERS_WITHIN_S: Final = 0.3
-"""How long the other brokers are waited for once a leader has answered."""
+"""How long to wait for the other brokers once a leader has answered."""
 
 DEPOSED: Final = "deposed"
-"""State of a broker that takes itself for the leader, where another one leads in a later epoch."""
+"""State of a broker that believes it is the leader while another leads in a later epoch."""
 
 cluster = group("Show who leads and who follows, and let another broker lead.")
 
@@ -88,11 +88,11 @@ def create(
     key: Key = "",
     as_json: Json = False,
 ) -> None:
-    """Make a cluster in etcd, of the data in a directory.
+    """Make a cluster in etcd from the data in a directory.
 
-    The broker of that directory must not run. It leads when it is started with --etcd and
-    --cluster; all others copy from it. With --replace the brokers of the cluster must not run
-    either: after etcd was restored from a backup, where the one is that led last.
+    Stop the broker of that directory first. Started with --etcd and --cluster, it leads, and all
+    other brokers copy from it. --replace is for an etcd that was restored from a backup: stop all
+    brokers of the cluster, and use the directory of the broker that led last.
     """
     access = _access(name, etcd, credentials, ca, cert, key)
     from ..server.replication.etcd.administering import create as create_in_etcd
@@ -107,7 +107,8 @@ def create(
 
 @contextmanager
 def _made(directory: Path) -> Iterator[None]:
-    """Make a directory; it goes again when what follows fails before etcd may name its broker."""
+    """Make a directory for the block. If the block fails before etcd can have its broker, remove
+    the directory again."""
     missing = [each for each in (directory, *directory.parents) if not each.exists()]
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -139,11 +140,12 @@ def remove(
     key: Key = "",
     as_json: Json = False,
 ) -> None:
-    """Take a broker out of a cluster in etcd that does not come back.
+    """Remove a broker that does not come back from a cluster in etcd.
 
-    It must not run. One that was stopped leaves the brokers in sync by itself; this is for one
-    that the others wait for, because it alone may have what was answered. By hand there is no list
-    of brokers: cluster.brokers says how many there are.
+    The broker must not run. A broker that is stopped normally leaves the in-sync replicas by
+    itself. This command is for a broker that the others wait for, because it alone may have
+    acknowledged messages. A cluster without etcd has no list of brokers: there cluster.brokers
+    says how many there are.
     """
     if not etcd or not name:
         raise WrongUsage(BY_HAND)
@@ -175,7 +177,7 @@ def _access(name: str, etcd: str, credentials: str, ca: str, cert: str, key: str
         if not name or not etcd:
             raise InvalidConfig("NAME and --etcd must not be empty")
         access = access_of(settings)
-        access.tls()  # Its files are read.
+        access.tls()  # Called to read the files of certificates, which may be wrong.
     except InvalidConfig as error:
         raise WrongUsage(error.message) from None
     return access
@@ -196,10 +198,10 @@ cluster.command()(remove)
 def status(server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
     """Show who leads, who is in sync, and how far the others are behind.
 
-    The leader is asked, where the broker at --server knows it and it answers; else what that
-    broker knows is shown. Of several addresses, of which none leads, the one counts that knows the
-    newest epoch; and where the logs of each end is shown beside each other, to choose whom to
-    promote. A broker is `deposed` that still takes itself for the leader and is not.
+    The answer is the leader's, if the broker at --server knows the leader and the leader answers;
+    otherwise it is that of the broker at --server. If none of several addresses leads, the broker
+    with the newest epoch counts, and the log ends of all brokers are shown side by side, to help
+    choose which one to promote. A `deposed` broker still believes that it leads.
     """
     found, answers = asyncio.run(_status(server))
     ends = ends_of(answers)
@@ -218,12 +220,12 @@ async def _describe(server: Servers, timeout_ms: int = 30_000) -> DescribeReplic
 async def _describe_any(
     server: Servers,
 ) -> tuple[Servers, DescribeReplicasResponse, list[DescribeReplicasResponse]]:
-    """The answer of the leader, or without a leader of the broker that knows the newest epoch; its
-    address; and all answers.
+    """Return address and answer of the leader, or of the broker with the newest epoch if none
+    leads; and all answers.
 
     All addresses are asked at once. A broker that may lead soon is not waited for. Once a leader
-    has answered, the others have `OTHERS_WITHIN_S`: a leader of an older epoch that has not heard
-    of the newer one answers as well. Raises what kept one from answering.
+    has answered, the others get `OTHERS_WITHIN_S` more: a deposed leader of an older epoch also
+    answers as leader. If no broker answers, raises the error of one.
     """
     if len(server.addresses) == 1:
         answer = await _describe(server)
@@ -264,8 +266,8 @@ def _leads(answer: DescribeReplicasResponse) -> bool:
 
 
 def _complete(newest: DescribeReplicasResponse, found: list[DescribeReplicasResponse]) -> None:
-    """Add what other brokers say of themselves: where none that leads has said it, and of leaders
-    of older epochs."""
+    """Add to `newest` what other brokers report about themselves: all of them if `newest` is not of
+    a leader, else only deposed leaders."""
     themselves: dict[int, ReplicaMember] = {}
     for answer in found:
         deposed = _leads(answer) and answer.epoch < newest.epoch
@@ -294,7 +296,7 @@ def _unanswered(server: Servers, failures: list[HorologError]) -> HorologError:
 async def _status(
     server: Servers,
 ) -> tuple[DescribeReplicasResponse, Sequence[DescribeReplicasResponse]]:
-    """How the cluster is; and what each broker says of its logs, if none leads."""
+    """Return the state of the cluster; and all answers, with their log ends, if none leads."""
     _, found, answers = await _describe_any(server)
     leader = _leader_address(found)
     if leader is not None and not _leads(found):
@@ -306,7 +308,7 @@ async def _status(
 
 
 def _at(server: Servers, address: str) -> Servers:
-    """Another broker, to which the same way leads."""
+    """Return `server` with the address of another broker, and the same security."""
     return replace(server, addresses=(address.rpartition("://")[2],))
 
 
@@ -398,10 +400,10 @@ def promote(
 ) -> None:
     """Let another broker lead.
 
-    The leader hands over when the other one has everything; nothing is lost then. Where it does not
-    answer, the other one leads without its word: without loss only where
-    min.insync.replicas is the number of brokers, else with --accept-loss. Start the old
-    leader with --follow after that.
+    The leader hands over once the other broker has all messages, so nothing is lost. If the leader
+    does not answer, the other broker leads without it. That is without loss only if
+    min.insync.replicas is the number of brokers; otherwise it needs --accept-loss. Start the old
+    leader with --follow afterwards.
     """
     promoted, epoch, planned = asyncio.run(_promote(server, broker_id, accept_loss))
     if as_json:
@@ -414,7 +416,7 @@ def promote(
 async def _promote(
     server: Servers, broker_id: int | None, accept_loss: bool
 ) -> tuple[int, int, bool]:
-    """Who leads now, since which epoch, and whether the old leader handed over."""
+    """Promote a broker. Return the new leader, its epoch, and whether the old one handed over."""
     several = server
     server, found, _ = await _describe_any(several)
     if broker_id is None and len(several.addresses) > 1 and not _leads(found):
@@ -456,7 +458,8 @@ def _address_of(found: DescribeReplicasResponse, broker_id: int) -> str:
 
 
 def ends_of(answers: Sequence[DescribeReplicasResponse]) -> LogEnds:
-    """What brokers said of their own logs; a broker without a log is not in it."""
+    """Collect the log ends that brokers reported of their own logs, by partition; a broker without
+    the partition is left out."""
     found: dict[tuple[str, int], dict[int, LogEnd]] = {}
     for answer in sorted(answers, key=lambda one: one.broker_id):
         for one in answer.log_ends:
@@ -465,7 +468,8 @@ def ends_of(answers: Sequence[DescribeReplicasResponse]) -> LogEnds:
 
 
 def contested_as_text(answers: Sequence[DescribeReplicasResponse]) -> list[str]:
-    """Whose messages each broker has from an epoch on that two brokers led in."""
+    """Return a table of contested messages: from an epoch on that two brokers led, whose messages
+    each broker has."""
     rows = [
         [
             f"{one.topic}-{one.partition}",
@@ -487,7 +491,7 @@ def contested_as_text(answers: Sequence[DescribeReplicasResponse]) -> list[str]:
 
 
 def ends_as_objects(ends: LogEnds) -> list[dict[str, Any]]:
-    """For --json: all partitions."""
+    """Return the log ends of all partitions, for --json."""
     return [
         {
             "topic": topic,
@@ -509,7 +513,8 @@ def ends_as_objects(ends: LogEnds) -> list[dict[str, Any]]:
 
 
 def ends_as_text(ends: LogEnds) -> list[str]:
-    """A table of the partitions that do not end alike everywhere, and the sums of all."""
+    """Return a table of the partitions whose log ends differ between brokers, and of the sums of
+    all log ends."""
     if not ends:
         return []
     brokers = sorted({broker_id for by_broker in ends.values() for broker_id in by_broker})

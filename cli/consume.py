@@ -89,14 +89,15 @@ Stats = Annotated[
 
 @value_class
 class ConsumedRange:
-    """What is to be read of one partition: the offsets from `start` up to, without, `end`."""
+    """Range of offsets to read from one partition: from `start` to `end` (exclusive)."""
 
     partition: int
     start: int
     end: int | None
-    """None: no end is known yet."""
+    """None while the end is not known."""
     until_ms: int | None = None
-    """Without an end: it is the first message of this time or later."""
+    """If `end` is None, reading ends at the first message of this time or later; None for no end.
+    """
 
 
 def consume(
@@ -119,22 +120,22 @@ def consume(
 ) -> None:
     """Read the messages of a window of time, or of a range of offsets.
 
-    With times, one or two, it is the window: every message whose time is --from or later and
-    before --until, however the messages are out of order, and no other. Those without a time are
-    in none. The last line on standard error says how many there were, and how much of the log
-    was read and passed over for them. With --follow it goes on with what comes and is in the
-    window, late or not, until Ctrl-C.
+    With one or two times, a window is read: exactly the messages whose time is at or after --from
+    and before --until, in whatever order they are in the log. Messages without a time are in no
+    window. The last line on standard error says how many messages there were, and how much of the
+    log was read and skipped. With --follow, new messages that are in the window are printed too,
+    until Ctrl-C.
 
-    With offset:N on a side, or --offsets-between, it is a range of offsets. A time stands for an
-    offset then: that of the first message whose time is that or later. Where messages came out of
-    order, older and newer ones may lie between the two offsets, and messages of the times asked
-    for outside them; if --until finds a lower offset than --from, there is nothing to read, and a
-    note on standard error says so. With --follow it ends where --until is reached.
+    With offset:N on either side, or with --offsets-between, a range of offsets is read. A time then
+    stands for the offset of the first message with that time or a later one. If messages are out
+    of order, older and newer messages may lie between the two offsets, and messages of the wanted
+    times outside of them. If --until gives a lower offset than --from, nothing is read, and a note
+    on standard error says so. With --follow, reading ends at --until.
 
-    Messages come in the order of their offsets; partitions one after the other, or together with
-    --follow, which reads partitions that are added too. Without --follow it stops at the end as it
-    was when it began. With --json a message that has headers has them as "headers", a list of
-    {"name", "value"}.
+    Messages are printed in the order of their offsets, one partition after the other. --follow
+    reads all partitions together, also those that are added later. Without --follow, reading stops
+    at the log end as it was at the start. With --json a message with headers has a field
+    "headers", a list of {"name", "value"}.
     """
     check_read_from(server, read_from)
     bounds = parse_bounds(start, until, SystemClock().now_ms(), any_unit)
@@ -192,7 +193,7 @@ async def _read_named(
 
 
 def _check_no_window(by: WindowedBy, stats: bool) -> None:
-    """Wrong usage when something is asked for that only windows have."""
+    """Raise WrongUsage for an option that only windows have."""
     asked = "--stats" if stats else "--by append" if by is WindowedBy.APPEND else None
     if asked is not None:
         raise WrongUsage(
@@ -221,7 +222,7 @@ class _RangeReading:
             if reading.follow:
 
                 async def added(known: int, lost: bool) -> list[ConsumedRange]:
-                    """The partitions that the topic has got: they begin at their first messages."""
+                    """Return the ranges of added partitions; they are read from their log start."""
                     count = await admin.partition_count(self._topic)
                     begin = None if isinstance(start, AtOffset) else start
                     return [
@@ -232,7 +233,7 @@ class _RangeReading:
                 await self._read(consumer, ranges, added if reading.partition is None else None)
                 return
             total = sum(max((span.end or 0) - span.start, 0) for span in ranges)
-            # On a terminal the messages themselves show how far it is.
+            # On a terminal the printed messages show the progress.
             with progress("reading", 0 if is_terminal(sys.stdout) else total) as self._advance:
                 for span in ranges:
                     await self._read(consumer, [span])
@@ -240,7 +241,7 @@ class _RangeReading:
     async def _range(
         self, admin: Admin, partition: int, start: Position | None, until: Position | None
     ) -> ConsumedRange:
-        """Turn positions into offsets, once, before reading."""
+        """Turn the positions into offsets of a partition, before reading. Raises CommandFailed."""
         first, last = await admin.list_offsets(self._topic, partition, [EARLIEST, LATEST])
         low, high = first.offset or 0, last.offset or 0
         begin = low if start is None else await self._offset(admin, partition, start)
@@ -266,7 +267,8 @@ class _RangeReading:
         return ConsumedRange(partition, begin, end, until_ms)
 
     async def _offset(self, admin: Admin, partition: int, position: Position) -> int | None:
-        """The offset that a position means; None when it is at or behind the end."""
+        """Return the offset of a position; None for a time later than all messages, or if no
+        message has a time."""
         if isinstance(position, AtOffset):
             return position.offset
         found = await admin.find_offset(self._topic, partition, timestamp_ms=position.timestamp_ms)
@@ -284,8 +286,8 @@ class _RangeReading:
         ranges: Sequence[ConsumedRange],
         added: Callable[[int, bool], Awaitable[list[ConsumedRange]]] | None = None,
     ) -> None:
-        """Print the ranges' messages until each span's end is reached. `added` says what there is
-        of partitions behind those that are known."""
+        """Print the messages of the ranges until each range has ended. `added` returns the ranges
+        of partitions that were added to the topic."""
         left: dict[int, ConsumedRange] = {}
         self._assign(consumer, ranges, left)
         known, asked = len(ranges), SystemClock.monotonic()
@@ -311,9 +313,9 @@ class _RangeReading:
                 consumer.assign(self._topic, span.partition, offset=span.start)
 
     async def _fetch(self, consumer: Consumer) -> list[ConsumerRecord]:
-        """The next messages. A broker that is gone is waited for, and a note says so."""
-        # After a failure the first answer is not to wait for messages: it shows that there is a
-        # broker.
+        """Return the next messages. Waits for a broker that is down, and reports that."""
+        # After a failure the first fetch does not wait for messages: its answer shows that the
+        # broker is back.
         return await self._connected.ask(
             lambda lost: consumer.fetch(max_wait_ms=0 if lost else None)
         )
@@ -321,7 +323,7 @@ class _RangeReading:
     def _inside(
         self, batch: Iterable[ConsumerRecord], left: dict[int, ConsumedRange], consumer: Consumer
     ) -> Iterable[str]:
-        """The lines of the messages that are in their ranges."""
+        """Yield the lines of the messages that are in their ranges."""
         for record in batch:
             span = left.get(record.partition)
             if span is None:

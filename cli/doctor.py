@@ -1,4 +1,4 @@
-"""`horolog doctor`: looks for what is wrong around a broker, and says what to do about it."""
+"""`horolog doctor`: checks a broker, its machine and its connections, and says what to repair."""
 
 import asyncio
 import os
@@ -33,17 +33,17 @@ from .options import DEFAULT_SERVER, Json, Server
 from .output import emit, json_line, plural, shown_place, shown_size, shown_span, table
 
 EXPIRY_WARNING_DAYS: Final = 21
-"""Long enough before the end to renew it."""
+"""Days before its end from which a certificate gets a warning: enough time to renew it."""
 
 CLOCK_PROBLEM_SECONDS: Final = 1.0
-"""Clocks further apart than this make times of messages useless for comparing machines."""
+"""Difference of clocks from which messages' times cannot be compared between machines."""
 
 DISK_PROBLEM_SHARE: Final = 0.02
 DISK_WARNING_SHARE: Final = 0.10
-"""Of the disk that is free."""
+"""Shares of the disk that are free below which there is a problem or a warning."""
 
 _PROBES: Final = 5
-"""Questions about the clock; the one that was answered fastest is the most exact."""
+"""Number of requests for the broker's clock; the fastest answer is the most exact."""
 
 
 class Severity(StrEnum):
@@ -56,22 +56,22 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """What one check found."""
+    """Result of one check."""
 
     check: str
     verdict: Severity
     finding: str
     fix: str = ""
-    """What to do; empty when there is nothing to do."""
+    """What to do about it; empty if nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What the broker said, and how its clock compares with the one here."""
+    """The broker's description of itself, and the difference of its clock to this machine's."""
 
     broker: DescribeBrokerResponse
     clock_difference_seconds: float
-    """Its clock minus this one."""
+    """The broker's clock minus the clock of this machine."""
     uncertain_seconds: float
 
 
@@ -85,8 +85,8 @@ def doctor(
 ) -> None:
     """Look for what is wrong, and say what to do about it.
 
-    Asks the broker for its version, clock, disk, limits, damage, and whether it can take acks=all.
-    Exit code 1 when there is a problem; warnings leave it at 0.
+    Checks the broker's version, clock, disk, limits and damage, and whether it accepts messages
+    with acks=all. Exit code 1 if there is a problem; warnings leave it at 0.
     """
     if data_dir is not None and not data_dir.is_dir():
         raise WrongUsage(f"--data-dir: {data_dir} is not a directory")
@@ -142,7 +142,7 @@ def _server(server: Servers) -> Iterator[CheckFinding]:
 
 
 def judge(probe: Probe) -> Iterator[CheckFinding]:
-    """What is to be said of a broker that answered."""
+    """Yield the findings about a broker that answered."""
     broker = probe.broker
     yield _version(broker)
     yield _kernel(broker)
@@ -273,7 +273,7 @@ def _kafka(broker: DescribeBrokerResponse) -> CheckFinding:
 
 
 def _in_sync(broker: DescribeBrokerResponse) -> Iterator[CheckFinding]:
-    """Values of min.insync.replicas that cannot be met."""
+    """Yield problems with values of min.insync.replicas that are larger than the cluster."""
     most, wanted = broker.in_sync_most, broker.min_insync_replicas
     there = f"{most} {plural(most, 'broker')} that can be in sync"
     if wanted > most:
@@ -309,8 +309,8 @@ def _files(stored: Iterator[Stored], data_dir: Path | None) -> Iterator[CheckFin
 
 
 async def security_findings(servers: Servers, clock: Clock) -> list[CheckFinding]:
-    """What is to be said of the way to each address; nothing of plain ones without users, and of
-    those that do not answer."""
+    """Return the findings about encryption and login at each address. Addresses without security,
+    and those that do not answer, have none."""
     try:
         channel = servers.channel
     except SecurityError as error:
@@ -327,7 +327,7 @@ async def security_findings(servers: Servers, clock: Clock) -> list[CheckFinding
                 security=channel,
             )
         except ConnectionFailed:
-            continue  # that is another check's matter
+            continue  # the check "server" reports that
         except (TlsFailed, SecurityError, CodedError) as error:
             found.append(_failed(error))
             continue

@@ -1,4 +1,4 @@
-"""How a command ends other than by being done, and the standard streams, any of which may be
+"""The ways in which a command fails, and output to the standard streams, any of which may be
 closed, full or without a reader."""
 
 import os
@@ -14,40 +14,39 @@ INTERRUPTED: Final = 130
 
 
 class CommandFailed(Exception):
-    """The command could not do what was asked: exit code 1. The text is for the user."""
+    """The command failed: exit code 1. The text is for the user."""
 
 
 class OutputClosed(Exception):
-    """Standard output is not read any more (`| head`): there is nothing left to do."""
+    """The reader of standard output has gone (`| head`), so the command ends."""
 
 
 class OutputFailed(CommandFailed):
-    """Standard output takes no more, as on a disk that is full."""
+    """Standard output cannot be written, for example because the disk is full."""
 
 
 class WrongUsage(Exception):
-    """The command line does not say what to do: exit code 2. The text is for the user."""
+    """The command line is wrong: exit code 2. The text is for the user."""
 
 
 def note(text: str) -> None:
-    """Print something that is no output, in one line on standard error."""
+    """Print a message of the program, in one line, on standard error."""
     print_error(f"horolog: {printable(text)}")
 
 
 def print_error(line: str) -> None:
-    """Print a line on standard error as it is."""
+    """Print a line on standard error, without escaping."""
     if sys.stderr is None:
         return
     try:
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
     except OSError:
-        drop(sys.stderr)  # nothing can be printed, which is no reason to end otherwise
+        drop(sys.stderr)  # a note that cannot be printed does not change how the command ends
 
 
 def drop(stream: TextIO | None) -> None:
-    """What is still to be written there goes nowhere: the interpreter flushes once more when it
-    exits."""
+    """Redirect a stream to the null device, because the interpreter flushes its buffer at exit."""
     if stream is not None:
         with open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), stream.fileno())

@@ -25,7 +25,7 @@ WITHOUT_CODE: Final[dict[str, tuple[type[HorologError], ...]]] = {
     ),
     "horolog.pipeline": (DataLoss, NoJava, OptionError),
 }
-"""Errors that only clients and jobs raise, by the module that has their names."""
+"""Errors that only clients and jobs raise, by the module that exports them."""
 
 NOT_SENT: Final = (NotController, ThrottlingQuotaExceeded, UnknownProducerId)
 """Errors that clients get only from a Kafka cluster."""
@@ -85,7 +85,7 @@ def _retriable(error: type[HorologError]) -> str:
 
 
 def _when(error: type[HorologError]) -> str:
-    """What the class says of itself in its first paragraph."""
+    """Return the first paragraph of the class's docstring, as one line."""
     return " ".join((error.__doc__ or "").split("\n\n")[0].split())
 
 

@@ -1,5 +1,5 @@
-"""`horolog explain`: why messages are still there, what a compacted topic keeps, how the offset of
-a time is found, and how a topic's name is read."""
+"""`horolog explain`: why messages are still stored, what a compacted topic keeps, how a search by
+time finds its offset, and how a topic's name is read."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ _OFF = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionEnds:
-    """Offsets of a partition when the command was given."""
+    """Log start and log end of a partition when the command began."""
 
     partition: int
     start: int
@@ -58,7 +58,7 @@ class PartitionEnds:
 
 @dataclass(frozen=True, slots=True)
 class KeyCount:
-    """Messages of a partition, and how many of them have no key."""
+    """Number of messages of a partition, and of those without a key."""
 
     partition: int
     messages: int
@@ -73,8 +73,8 @@ def compaction(
 ) -> None:
     """Say what compaction keeps, and count the messages without a key.
 
-    A compacted topic refuses messages without a key; those that it had before it was compacted
-    stay. To count them, all messages of the topic are read once.
+    A compacted topic refuses messages without a key, but keeps those that it had before it was
+    compacted. To count them, all messages of the topic are read once.
     """
     policy, ends = ask(Admin, server, lambda admin: _find(admin, topic, partition))
     with progress("messages", sum(one.end - one.start for one in ends)) as advance:
@@ -91,7 +91,7 @@ def compaction(
 
 
 async def _find(admin: Admin, topic: str, partition: int | None) -> tuple[str, list[PartitionEnds]]:
-    """The topic's policy, and what there is to read."""
+    """Return the topic's cleanup.policy, and the log start and end of each partition."""
     description = await admin.describe_topic(topic)
     values = {setting.name: setting.value for setting in description.settings}
     ends: list[PartitionEnds] = []
@@ -144,7 +144,7 @@ def _compaction_as_text(topic: str, count: KeyCount) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RetentionLimits:
-    """What decides how long a message of a topic stays, as set now."""
+    """Present settings that decide how long a message of a topic stays."""
 
     retention_ms: int
     retention_bytes: int
@@ -163,11 +163,11 @@ class RetentionLimits:
 
     @property
     def worst_case_ms(self) -> int | None:
-        """How old a message may get before its file is gone; None when age deletes nothing.
+        """How old a message can get before its file is removed; None if age deletes nothing.
 
-        It may be the first of a segment that takes messages for `segment.ms` more; that segment
-        stays until its newest message is past retention; the next check finds it; its files are
-        removed after the delay.
+        In the worst case the message is the first of a segment that is appended to for
+        `segment.ms`. The segment stays until its newest message is past retention, until the next
+        check, and for the delay of the removal.
         """
         if self.retention_ms == _OFF:
             return None
@@ -177,19 +177,20 @@ class RetentionLimits:
 
 @dataclass(frozen=True, slots=True)
 class RetentionForecast:
-    """One segment, and when it goes."""
+    """When retention will remove a segment."""
 
     segment: DescribedSegment
     goes_ms: int | None
-    """From when on the next check drops it for its age; None when age does not, or it is empty."""
+    """Time from which a check removes the segment for its age; None if age removes nothing, or if
+    the segment is empty."""
     held_by: int | None
-    """Base offset of the older segment that it has to wait for, if it does."""
+    """Base offset of an older segment that has to go first and goes later than this one would."""
     ahead_ms: int
-    """How far its largest timestamp is ahead of the broker's clock; 0 when it is not."""
+    """How far the largest timestamp is ahead of the broker's clock; 0 if it is not."""
 
 
 def outlooks(log: DescribeLogPartitionResult, limits: RetentionLimits) -> list[RetentionForecast]:
-    """When each segment goes, oldest first: not before all older ones."""
+    """Forecast for each segment, oldest first; no segment goes before all older ones."""
     found: list[RetentionForecast] = []
     latest, latest_base = -1, None
     for segment in log.segments:
@@ -224,8 +225,8 @@ def offset(
 ) -> None:
     """Say how the offset of a time is found.
 
-    Segments are ruled out by the largest time in them, most of the segment by its time index, and
-    the rest is read up to the message.
+    The largest time of each segment rules out the segments before the right one. In that segment,
+    the time index tells where to start reading, and the log is read from there to the message.
     """
     try:
         at_ms = parse_time(at, SystemClock().now_ms(), any_unit)
@@ -352,9 +353,9 @@ def retention(
 ) -> None:
     """Say of each segment why it is still there, and when it goes.
 
-    Retention drops whole segments, the oldest first. A segment goes when its largest timestamp is
-    past retention.ms, so one message with a late time keeps it, and all behind it. With --json
-    there are the exact times, and each reason in full.
+    Retention deletes whole segments, the oldest first. A segment goes when its largest timestamp
+    is older than retention.ms, so one message with a late time keeps the segment and all later
+    ones. --json prints exact times, and each reason in full.
     """
     description, logs = ask(Admin, server, lambda admin: _describe(admin, topic, partition))
     values = {setting.name: setting.value for setting in description.settings}
@@ -465,7 +466,7 @@ def _rules(limits: RetentionLimits) -> Iterator[str]:
 
 
 def _warnings(seen: Sequence[RetentionForecast]) -> Iterator[str]:
-    """What is wrong with times, and what to do about it."""
+    """Yield the warning about the first message from the future that keeps segments."""
     for number, outlook in enumerate(seen):
         segment = outlook.segment
         if not outlook.ahead_ms or outlook.goes_ms is None:
@@ -495,7 +496,7 @@ def _goes(log: DescribeLogPartitionResult, outlook: RetentionForecast) -> str:
 def _why(
     log: DescribeLogPartitionResult, limits: RetentionLimits, outlook: RetentionForecast
 ) -> str:
-    """What decides, in few words: the table has to fit on 80 columns."""
+    """Return the reason in a few words, because the table has to fit in 80 columns."""
     segment = outlook.segment
     too_old = limits.retention_ms != _OFF and segment.expires_ms <= log.now_ms
     if segment.verdict == "expired":

@@ -1,4 +1,4 @@
-"""`horolog histogram`: how many messages there are in each interval of a window of time."""
+"""`horolog histogram`: counts the messages in each interval of a window of time."""
 
 import asyncio
 import shutil
@@ -33,7 +33,7 @@ from .output import emit, json_line, plural, shown_size, shown_time, table
 from .replay import WindowedBy
 
 _BAR_WIDTH: Final = 40
-"""Of the longest bar where there is no terminal."""
+"""Characters of the longest bar if the output is not a terminal."""
 
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 
@@ -70,10 +70,11 @@ def histogram(
 ) -> None:
     """Count messages by time.
 
-    A line for each interval with the number of messages whose time is in it, exactly, however
-    they are out of order: of all partitions together unless one is named. Intervals begin at
-    --from; the last one ends at --until, and may be shorter. There may be 100,000. With --json a
-    line is {"from_ms", "until_ms", "count"}; intervals without a message have one too.
+    Prints a line for each interval, with the exact number of messages whose time is in it, even if
+    messages are out of order. Without --partition all partitions are counted together. Intervals
+    begin at --from; the last one ends at --until, and may be shorter. At most 100,000 intervals are
+    allowed. With --json a line is {"from_ms", "until_ms", "count"}; intervals without messages
+    have a line too.
     """
     now_ms = SystemClock().now_ms()
     first, last = parse_bounds(start, until, now_ms, any_unit)
@@ -146,9 +147,9 @@ def _as_json(interval: TimeCount) -> str:
 
 
 def bars(found: TimeCounts, width: int | None = None) -> list[str]:
-    """The intervals as rows of a table, each with a bar as long as its count is large.
+    """Return the intervals as lines of a table, each with a bar in proportion to its count.
 
-    The longest has `width` characters; without it, as many as there is room for.
+    The longest bar has `width` characters; by default it fills the terminal.
     """
     largest = max((interval.count for interval in found.intervals), default=0)
     numbers = [f"{interval.count:,}" for interval in found.intervals]
@@ -164,7 +165,7 @@ def bars(found: TimeCounts, width: int | None = None) -> list[str]:
 
 
 def _bar(count: int, largest: int, width: int) -> str:
-    """A bar in eighths of a character; every message is to be seen, however few there are."""
+    """Draw a bar in eighths of a character; a count above 0 always gets at least one eighth."""
     if not count:
         return ""
     eighths = max(count * width * 8 // largest, 1)

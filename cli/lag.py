@@ -27,11 +27,11 @@ def lag(
 ) -> None:
     """Say how far readers are behind.
 
-    A line for each position that is stored under a name. The lag in seconds is how long ago the
-    first message came that was not read: by its append time, or, marked with ~, by its create
-    time. It is absent when no time is known. The time to catch up is that at the pace of the last
-    minute, and absent while the lag does not shrink. A name may be that of a consumer group of
-    Kafka's clients: then its state is shown too, and how many members it has.
+    Prints a line for each position that is stored under a name. The lag in seconds is how long the
+    first unread message has been waiting: since its append time, or, marked with ~, since its
+    create time. It is absent if no time is known. The time to catch up assumes the pace of the last
+    minute, and is absent while the lag does not shrink. If the name is a consumer group of Kafka's
+    clients, its state and its number of members are shown too.
     """
     found = ask(Admin, server, lambda admin: _ask(admin, name))
     failed = [(owner, one) for owner, one in found if one.lag is None]

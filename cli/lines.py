@@ -1,5 +1,4 @@
-"""Lines of standard input as messages to be sent, read without making the event loop wait for
-them."""
+"""Turns lines of standard input into messages to send. Reading does not block the event loop."""
 
 import asyncio
 import base64
@@ -18,10 +17,11 @@ from .options import refused
 
 _READ_BYTES: Final = 64 * 1024
 _CHUNKS_AHEAD: Final = 4
-"""What is read ahead of the sending; a broker slower than the input holds the input back."""
+"""Chunks read ahead of sending; if the broker is slower than the input, reading waits."""
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
-"""A line is held in memory until its end comes. No broker takes a message of this size."""
+"""Limit of a line, which is held in memory until its end is read. No broker accepts a message of
+this size."""
 
 
 THREAD_NAME: Final = "stdin"
@@ -29,12 +29,13 @@ THREAD_NAME: Final = "stdin"
 _INT32_MAX: Final = 2**31 - 1
 _FIELDS: Final = frozenset({"value", "key", "timestamp_ms", "partition", "headers"})
 _PRINTED_FIELDS: Final = frozenset({"offset", "timestamp_type", "append_time_ms"})
-"""Of what `consume --json` prints; ignored, so that one topic can be piped into another."""
+"""Fields that `consume --json` prints and `produce --json` ignores, so that one topic can be piped
+into another."""
 
 
 class StandardInput:
-    """Reads a file descriptor in a thread, which ends with the input, after `close`, or with the
-    process."""
+    """Reads lines from a file descriptor in a thread. The thread ends with the input, after
+    `close`, or with the process."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -45,13 +46,15 @@ class StandardInput:
         self._begun_bytes = 0
         self._ended = False
         self._closed = False
-        # A daemon: nothing could wake it from a read of a terminal.
+        # A daemon thread, because nothing can interrupt its read from a terminal.
         threading.Thread(target=self._read, name=THREAD_NAME, daemon=True).start()
 
     async def lines(self) -> list[bytes] | None:
-        """The next lines, without their ends; None after the last. A last line may lack its end.
+        """Return the next lines, without their newlines; None after the last line, which may lack
+        a newline.
 
-        Cancelling it loses nothing. Raises CommandFailed when the input cannot be read.
+        A cancelled call loses no lines. Raises CommandFailed if the input cannot be read or a line
+        is too long.
         """
         if self._ended:
             return None
@@ -77,11 +80,11 @@ class StandardInput:
         return whole
 
     def stop(self) -> None:
-        """Read no further: `lines` gives what it has, then None."""
+        """End the input: `lines` returns what was read, then None."""
         self._chunks.put_nowait(b"")
 
     def close(self) -> None:
-        """Begin no other read. The thread ends unless it is in the middle of one."""
+        """Begin no further read. The thread ends, unless a read blocks it."""
         self._closed = True
         self._room.release()
 
@@ -92,7 +95,7 @@ class StandardInput:
             if self._closed:
                 return
             try:
-                # Not through sys.stdin, whose lock would be held while the interpreter ends.
+                # sys.stdin is not used: the thread would hold its lock while the interpreter exits.
                 chunk = os.read(self._descriptor, _READ_BYTES)
             except OSError as error:
                 chunk = error
@@ -103,28 +106,28 @@ class StandardInput:
 
 
 class BadLine(CommandFailed):
-    """A line of input that is no message."""
+    """A line of input is not a message."""
 
 
 @value_class
 class Message:
-    """A message to be sent. `partition` is None when the line does not say."""
+    """A message to send. `partition` is None if the line names none."""
 
     record: NewRecord
     partition: int | None = None
 
 
 def plain_message(line: bytes, now_ms: int) -> Message:
-    """A line that is the value itself."""
+    """Make a message whose value is the line."""
     return Message(NewRecord(line, None, now_ms))
 
 
 def json_message(line: bytes, number: int, now_ms: int, any_unit: bool = False) -> Message:
-    """A line that is an object `{"value", "key"?, "timestamp_ms"?, "partition"?, "headers"?}`.
+    """Parse a line with an object `{"value", "key"?, "timestamp_ms"?, "partition"?, "headers"?}`.
 
-    Headers are a list of `{"name", "value"}`. The time is `now_ms` when absent; null (or -1) is a
-    message without a time. A time that looks like another unit than milliseconds is taken only
-    with `any_unit`. Raises BadLine naming line `number`.
+    Headers are a list of `{"name", "value"}`. Without `timestamp_ms` the time is `now_ms`; null (or
+    -1) makes a message without a time. A time that looks like another unit than milliseconds is
+    accepted only with `any_unit`. Raises BadLine, which names line `number`.
     """
     try:
         fields = json.loads(line.decode("utf-8-sig"))

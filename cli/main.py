@@ -1,4 +1,4 @@
-"""The program `horolog`: picks the command and turns what goes wrong into an exit code.
+"""The program `horolog`: runs a command and turns errors into exit codes.
 
 0 done, 1 refused or failed, 2 wrong usage. An error is one line on standard error.
 """
@@ -15,24 +15,24 @@ from .errors import INTERRUPTED, WRONG_USAGE, CommandFailed, OutputClosed, Wrong
 def main() -> None:
     """Entry point of the program."""
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show a character is no reason to fail.
+        # A character that the terminal cannot show is escaped; it must not end the command.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command and return its exit code."""
     try:
         return _dispatch(arguments)
     except OutputClosed:
         return 0
-    except SystemExit as stop:  # the parsers' way to end after --help or wrong usage
+    except SystemExit as stop:  # raised by the parsers after --help or wrong usage
         return stop.code if isinstance(stop.code, int) else 1
     except KeyboardInterrupt:
         return INTERRUPTED
     except (KernelUnavailable, WrongUsage, InvalidConfig) as error:
-        # The last: a setting that is not allowed.
+        # InvalidConfig is a setting that is not allowed.
         note(_explained(error))
         return WRONG_USAGE
     except (CommandFailed, HorologError, OSError) as error:
@@ -41,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
-    # Commands that start a broker do without typer, which would take a good part of the start.
+    # Commands that start a broker do not use typer, whose import would slow the start down.
     match list(arguments):
         case ["serve", *rest]:
             from .serve import serve
@@ -66,7 +66,7 @@ def _code(error: Exception) -> int:
 
 
 def _explained(error: Exception) -> str:
-    """The error in one line, with what to do where that is not obvious."""
+    """Return the error as one line, with advice where the remedy is not obvious."""
     text = " ".join(str(error).split())
     if isinstance(error.__cause__, ConnectionRefusedError):
         return f"{text}. Start a broker with `horolog serve`, or name another one with --server"

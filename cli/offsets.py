@@ -1,4 +1,4 @@
-"""`horolog offsets`: which offset was it at a time."""
+"""`horolog offsets`: finds the offset of a time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -34,7 +34,7 @@ _NAMED: Final = {"earliest": EARLIEST, "latest": LATEST, "largest": LARGEST}
 
 
 class SearchedBy(StrEnum):
-    """Which times `--at` means."""
+    """The times that a search by `--at` compares: the messages' own, or append times."""
 
     TIMESTAMP = "timestamp"
     APPEND = "append"
@@ -42,14 +42,14 @@ class SearchedBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OffsetAnswer:
-    """What one partition answered to one `--at`."""
+    """Result of one `--at` in one partition."""
 
     partition: int
     at: str
     offset: int | None
     timestamp_ms: int | None
     why: str
-    """Why there is no offset, for people."""
+    """Text that says why there is no offset."""
 
 
 def offsets(
@@ -78,9 +78,9 @@ def offsets(
 ) -> None:
     """Say which offset it was at a time.
 
-    It is that of the first message, in offset order, whose time is the one asked for or later.
-    Messages after it may be older, when they came out of order. A line for each partition and
-    each --at, in this order. With --by append the time in it is the append time.
+    The offset is that of the first message, in offset order, with that time or a later one. If
+    messages are out of order, messages after it may be older. Prints a line for each partition and
+    each --at, in this order. With --by append the time in the line is the append time.
     """
     now_ms = SystemClock().now_ms()
     targets = [(text, _target(text, now_ms, any_unit)) for text in at or ("earliest", "latest")]

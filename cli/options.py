@@ -1,5 +1,5 @@
-"""Options that several commands have, the places in a partition that they name (a time, or
-`offset:N`), and what the shell offers for their values when the user presses Tab."""
+"""Options that several commands share, positions in a partition (a time, or `offset:N`), and shell
+completion of topics and names."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ POSITION_HELP: Final = "a time (2016-11-14T17:24:32Z, now, @-1h, epoch milliseco
 
 _PLAIN: Final = frozenset("_-.,:/@%+=")
 _TIMEOUT_MS: Final = 1_000
-"""A user sits at a terminal and waits."""
+"""Time-out of a request for shell completion, while the user waits."""
 
 __all__ = [
     "DEFAULT_SERVER",
@@ -50,7 +50,7 @@ __all__ = [
 
 
 INT32_MAX: Final = 2**31 - 1
-"""The largest number of a partition, and of partitions, that a request can carry."""
+"""Largest partition number, and largest number of partitions, that a request can carry."""
 
 
 DEFAULT_SERVER: Final = parse_servers(DEFAULT_ADDRESS)
@@ -58,14 +58,14 @@ DEFAULT_SERVER: Final = parse_servers(DEFAULT_ADDRESS)
 
 @value_class
 class AtOffset:
-    """The message with this offset."""
+    """Position of the message with this offset."""
 
     offset: int
 
 
 @value_class
 class AtTime:
-    """The first message, in offset order, whose time is this or later."""
+    """Position of the first message, in offset order, with this time or a later one."""
 
     timestamp_ms: int
 
@@ -74,7 +74,7 @@ Position = AtOffset | AtTime
 
 
 def parse_position(text: str, option: str, now_ms: int, any_unit: bool) -> Position:
-    """One position. Wrong usage when `text` is none."""
+    """Parse a position. Raises WrongUsage."""
     if text.startswith("offset:"):
         return _at_offset(text, option)
     try:
@@ -86,8 +86,8 @@ def parse_position(text: str, option: str, now_ms: int, any_unit: bool) -> Posit
 def parse_bounds(
     start: str | None, until: str | None, now_ms: int, any_unit: bool
 ) -> tuple[Position | None, Position | None]:
-    """What `--from` and `--until` say; None is the beginning or the end. `--from` may be a range
-    `@A:B`, which sets both.
+    """Parse `--from` and `--until`; None is an open side. `--from` may be a range `@A:B`, which
+    sets both. Raises WrongUsage.
     """
     end = None if until is None else parse_position(until, "--until", now_ms, any_unit)
     if start is None:
@@ -113,12 +113,12 @@ def _at_offset(text: str, option: str) -> AtOffset:
 
 
 def group(help: str) -> typer.Typer:
-    """Commands under one name, which by itself prints the help."""
+    """Make a group of commands; the name of the group alone prints its help."""
     return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode=None)
 
 
 def check_address(text: str | Servers, option: str) -> Servers:
-    """The servers at an address. Wrong usage when `text` is none."""
+    """Parse the address of servers. Raises WrongUsage."""
     try:
         return parse_servers(text)
     except ValueError as error:
@@ -126,8 +126,8 @@ def check_address(text: str | Servers, option: str) -> Servers:
 
 
 def check_file(path: str, option: str) -> None:
-    """Wrong usage when the file of an option is missing. It is not opened: a pipe can be only
-    once."""
+    """Raise WrongUsage if the file of an option is missing. The file is not opened, because a pipe
+    can be opened only once."""
     try:
         os.stat(path)
     except OSError as error:
@@ -135,12 +135,12 @@ def check_file(path: str, option: str) -> None:
 
 
 def unreadable(option: str, path: str | Path, error: OSError) -> str:
-    """Why the file of an option is no use."""
+    """Return the text about an option's file that cannot be read."""
     return f"{option}: {path} cannot be read: {error.strerror}"
 
 
 def check_text(text: str | None) -> str | None:
-    """Wrong usage when a name is not UTF-8, which no request can carry."""
+    """Raise WrongUsage if a name is not UTF-8: no request can carry such a name."""
     try:
         (text or "").encode()
     except UnicodeEncodeError:
@@ -149,7 +149,7 @@ def check_text(text: str | None) -> str | None:
 
 
 def check_texts(texts: list[str] | None) -> list[str] | None:
-    """The same of several."""
+    """Apply `check_text` to each of several names."""
     for text in texts or ():
         check_text(text)
     return texts
@@ -187,12 +187,13 @@ Partition = Annotated[
 
 
 def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
-    """The broker's topics that begin like that; none when it cannot be asked."""
+    """Return the broker's topics that begin with `incomplete`; none if no broker answers."""
     return _that_begin_with(incomplete, _topics, context)
 
 
 def complete_position_name(context: typer.Context, incomplete: str) -> list[str]:
-    """The names that begin like that under which positions are stored; as `complete_topic`."""
+    """Return the names of stored positions that begin with `incomplete`; none if the broker does
+    not answer."""
     return _that_begin_with(incomplete, Admin.position_names, context)
 
 
@@ -209,8 +210,8 @@ def _that_begin_with(
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a shell takes a name as it stands: what is completed is not quoted, and a name that
-    another client chose shall not begin a second command."""
+    """Whether a name needs no quotes in a shell. Completions are not quoted, and a name that
+    another client chose must not begin a second command."""
     return all(letter.isalnum() or letter in _PLAIN for letter in name)
 
 
@@ -242,7 +243,7 @@ AnyUnit = Annotated[
 
 
 def check_read_from(server: Servers, read_from: ReadFromValue) -> ReadFromValue:
-    """Wrong usage for what those servers have not."""
+    """Raise WrongUsage for `any` with a Kafka cluster, which does not support it."""
     if server.kafka and read_from != "leader":
         raise WrongUsage(
             f"--read-from {read_from} is for Horolog's own protocol; at {server} messages are read "
@@ -252,14 +253,14 @@ def check_read_from(server: Servers, read_from: ReadFromValue) -> ReadFromValue:
 
 
 def refused(error: TimeError) -> str:
-    """Why a time is refused, by a command that takes numbers in any unit if it is asked to."""
+    """Return the text of a refused time, with a hint at `--any-unit` if that would accept it."""
     if isinstance(error, OtherUnit):
         return f"{error}, or give {_ANY_UNIT} to take the number as it is"
     return str(error)
 
 
 def name_values(options: Sequence[str], name: str = "--set") -> dict[str, str]:
-    """The `NAME=VALUE`s of the option `name` as a mapping. Wrong usage when one has no `=`."""
+    """Parse the `NAME=VALUE` texts of the option `name`. Raises WrongUsage."""
     found: dict[str, str] = {}
     for option in options:
         key, equals, value = option.partition("=")

@@ -1,5 +1,5 @@
-"""What commands print: JSON objects, one a line, or text for people; and progress bars for long
-work, on standard error, only where that is a terminal."""
+"""Output of commands: JSON objects, one per line, or text for people. Also progress bars for long
+work, on standard error, if that is a terminal."""
 
 import base64
 import json
@@ -17,17 +17,17 @@ from ..times import format_time
 from .errors import OutputClosed, OutputFailed, drop, is_terminal
 
 Advance = Callable[[int], None]
-"""Called with how much more is done."""
+"""Called with the amount of work done since the last call."""
 
 NOTHING: Final = "-"
-"""Shown to people where a key, value, time or offset is absent."""
+"""Text for an absent key, value, time or offset."""
 
 _NO_FIELDS: Final[Mapping[str, object]] = MappingProxyType({})
 
 
 @contextmanager
 def progress(what: str, total: int, *, in_bytes: bool = False) -> Iterator[Advance]:
-    """A bar that is gone in the end. Where it would only be in the way it is not drawn."""
+    """Show a progress bar during the block, if standard error is a terminal and `total` above 0."""
     if not is_terminal(sys.stderr) or total <= 0:
         yield lambda amount: None
         return
@@ -41,7 +41,7 @@ def progress(what: str, total: int, *, in_bytes: bool = False) -> Iterator[Advan
         bars.TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,
-        # Lines for the same terminal are printed above the bar; others go where they should.
+        # Lines of standard output appear above the bar if it is a terminal too.
         redirect_stdout=is_terminal(sys.stdout),
     ) as shown:
         task = shown.add_task(what, total=total)
@@ -60,7 +60,7 @@ class _CountedFile(SystemFile):
 
 
 class CountedFiles(SystemFiles):
-    """The real files; `advance` is called with how many bytes were read of logs."""
+    """The real files; reads of `.log` files call `advance` with the number of bytes."""
 
     def __init__(self, mode: int = DEFAULT_MODE, *, owner: tuple[int, int] | None = None) -> None:
         super().__init__(mode, owner=owner)
@@ -76,7 +76,7 @@ class CountedFiles(SystemFiles):
 
 
 def log_bytes(paths: Iterable[Path]) -> int:
-    """How many bytes there are in the logs in these folders, and in folders in them."""
+    """Return the total size in bytes of the `.log` files in these folders and their subfolders."""
     total = 0
     for folder in paths:
         for log in folder.rglob("*.log"):
@@ -88,13 +88,13 @@ def log_bytes(paths: Iterable[Path]) -> int:
 
 
 class AsIs(str):
-    """A line that is printed as it is: its control characters are the program's own."""
+    """A line that is printed without escaping: its control characters are the program's own."""
 
     __slots__ = ()
 
 
 def emit(lines: Iterable[str]) -> None:
-    """Print lines and flush; what cannot be printed is escaped, but for `AsIs`. Raises
+    """Print lines and flush. Unprintable characters are escaped, except in `AsIs`. Raises
     `OutputClosed`, `OutputFailed`."""
     text = "".join(f"{line if isinstance(line, AsIs) else printable(line)}\n" for line in lines)
     if sys.stdout is None:  # it was closed before the start
@@ -111,17 +111,18 @@ def emit(lines: Iterable[str]) -> None:
 
 
 def emit_object(fields: Mapping[str, object] = _NO_FIELDS, /, **more: object) -> None:
-    """Print one object, as `json_line`."""
+    """Print one object in the form of `json_line`."""
     emit([json_line(fields, **more)])
 
 
 def json_line(fields: Mapping[str, object] = _NO_FIELDS, /, **more: object) -> str:
-    """One object on one line. ASCII, so that no reader takes a character for a line's end."""
+    """Return an object as one line of JSON. It is ASCII, so that no character counts as the end of
+    a line."""
     return json.dumps({**fields, **more})
 
 
 def json_bytes(data: bytes | None) -> object:
-    """Bytes in JSON: a string when they are UTF-8, else `{"base64": ...}`."""
+    """Return bytes for JSON: a string if they are UTF-8, else `{"base64": ...}`; None for None."""
     if data is None:
         return None
     try:
@@ -131,39 +132,39 @@ def json_bytes(data: bytes | None) -> object:
 
 
 def json_headers(headers: Headers) -> list[dict[str, object]]:
-    """Headers in JSON, in their order: names can repeat."""
+    """Return headers for JSON, as a list in their order, because names can repeat."""
     return [{"name": name, "value": json_bytes(value)} for name, value in headers]
 
 
 def json_time(timestamp_ms: int | None) -> int | None:
-    """A time in JSON: no time is null."""
+    """Return a time for JSON; None (null) for no time."""
     return None if timestamp_ms is None or timestamp_ms < 0 else timestamp_ms
 
 
 def shown_bytes(data: bytes | None) -> str:
-    """Bytes for people, on one line: what cannot be printed is escaped."""
+    """Format bytes on one line; unprintable characters are escaped."""
     if data is None:
         return NOTHING
     return printable(data.decode("utf-8", "backslashreplace"))
 
 
 def shown_headers(headers: Headers) -> str:
-    """Headers for people, to stand behind the value."""
+    """Format headers, to be printed behind the value."""
     return "".join(f"  {printable(name)}={shown_bytes(value)}" for name, value in headers)
 
 
 def shown_time(timestamp_ms: int | None) -> str:
-    """A time for people."""
+    """Format a time, or `NOTHING`."""
     return NOTHING if timestamp_ms is None or timestamp_ms < 0 else format_time(timestamp_ms)
 
 
 def shown_number(number: int | None) -> str:
-    """A number for people, as it is."""
+    """Format a number, or `NOTHING`."""
     return NOTHING if number is None else str(number)
 
 
 def shown_size(size_bytes: int | None) -> str:
-    """A size for people, in the unit that fits."""
+    """Format a size in the unit that fits, or `NOTHING`."""
     if size_bytes is None:
         return NOTHING
     if size_bytes < 1024:
@@ -177,7 +178,7 @@ def shown_size(size_bytes: int | None) -> str:
 
 
 def shown_span(seconds: float | None) -> str:
-    """A length of time for people, in its two largest units: `350 ms`, `1 min 5 s`, `7 d 2 h`."""
+    """Format a duration in its two largest units: `350 ms`, `1 min 5 s`, `7 d 2 h`."""
     if seconds is None:
         return NOTHING
     if seconds < 1:
@@ -192,12 +193,12 @@ def shown_span(seconds: float | None) -> str:
 
 
 def shown_place(path: Path, position: int | None) -> str:
-    """A file for people, or a byte in it."""
+    """Format a path, with a position in the file if there is one."""
     return str(path) if position is None else f"{path} at byte {position}"
 
 
 def plural(number: int, noun: str) -> str:
-    """The noun as it stands behind a number."""
+    """Return the singular of a noun for 1, else the plural."""
     return noun if number == 1 else f"{noun}s"
 
 
@@ -208,8 +209,8 @@ def table(
     right: Sequence[str] = (),
     whole: Sequence[str] = (),
 ) -> list[str]:
-    """Lines of a table: rich on a terminal, aligned text elsewhere. `right` aligns numbers; on a
-    narrow terminal the columns in `whole` stay unbroken at the cost of the others."""
+    """Return the lines of a table: by rich on a terminal, else as aligned text. Columns in `right`
+    are aligned to the right. On a narrow terminal the columns in `whole` are not wrapped."""
     rows = [[printable(cell) for cell in row] for row in rows]
     if is_terminal(sys.stdout):
         return _rich_table(headers, rows, right, whole)
@@ -252,5 +253,5 @@ def _rich_table(
 
 
 def not_cleaned_yet(cleanup_policy: str) -> str:
-    """What people have to know of a topic that is compacted."""
+    """Return the note that Horolog does not clean a compacted topic yet."""
     return f"cleanup.policy is {cleanup_policy}: not cleaned yet, every message of a key is kept."

@@ -30,19 +30,21 @@ from .output import emit, json_line, json_time
 STDIN: Final = 0
 
 LINGER_SECONDS: Final = 0.02
-"""How long a message may wait for others to go with it in one set."""
+"""How long a message may wait for others to share its set."""
 
 SET_BYTES: Final = 16 * 1024
-"""No set of several messages is larger; a single message may be."""
+"""Size limit of a set of several messages; a single message may be larger."""
 
 _PLAIN_SET_BYTES: Final = SET_BYTES - BATCH_OVERHEAD
-"""A set with headers, or in a Kafka cluster, is a record batch."""
+"""Size limit of the messages in an uncompressed set, which may be a record batch with its overhead:
+with headers, or in a Kafka cluster."""
 
 _COMPRESSED_SET_BYTES: Final = SET_BYTES - 512
-"""What compression adds to bytes that it cannot shrink still fits beside this."""
+"""Size limit of the messages in a compressed set; leaves room for the bytes that compression adds
+to data that it cannot shrink."""
 
 _CLUSTER_TIMEOUT_MS: Final = 120_000
-"""How long a set is sent again in a Kafka cluster, where another broker can take over."""
+"""How long a set is retried in a cluster, where another broker can take over."""
 
 _BATCHES_UNANSWERED: Final = 64
 _OVERHEAD_BYTES: Final = ENTRY_OVERHEAD + MESSAGE_OVERHEAD[1]
@@ -85,18 +87,17 @@ def produce(
 ) -> None:
     """Send standard input, a message a line.
 
-    Lines are sent as they come. A message's time is the moment its line was read, unless it says.
-    When a message is as durable as the topic asks for, one JSON object is printed, in the order
-    of the input. A refused set of messages is printed as an error; the next ones are sent all
-    the same, and the exit code is 1. No set is larger than the topic's limits allow, so only a
-    message that is too large by itself is refused for its size. Ctrl-C ends the input: what was
-    read is sent and answered. With --json, empty lines are passed over, and a line that is no
-    message, or has a time that looks like seconds or microseconds, ends the command: those before
-    it were sent, and the rest was not.
+    Lines are sent as they come. A message gets the time at which its line was read, unless the line
+    has a time. Once a message is as durable as the topic requires, a JSON object is printed for it,
+    in the order of the input. For a refused set of messages an error is printed; later sets are
+    still sent, and the exit code is 1. Sets are kept within the topic's limits, so only a message
+    that is too large by itself is refused for its size. Ctrl-C ends the input: lines that were read
+    are still sent and answered. With --json, empty lines are skipped. A line that is not a message,
+    or has a time that looks like seconds or microseconds, ends the command: the lines before it
+    were sent, the rest was not.
 
-    A Horolog broker that is lost ends the command at once. Where several have the same data, and
-    in a Kafka cluster, a set is sent again for up to two minutes until another one leads, and is
-    stored once.
+    If a single Horolog broker is lost, the command ends at once. In a cluster, of Horolog or Kafka,
+    a set is retried for up to two minutes until another broker leads, and is stored once.
     """
     if any_unit and not as_json:
         raise WrongUsage("--any-unit is about the times of --json, and plain lines have none")
@@ -118,8 +119,8 @@ def produce(
 
 
 def is_no_lost_write(record: logging.LogRecord) -> bool:
-    """False for what asyncio logs of each write to a connection that is lost: the command says it
-    once."""
+    """Log filter: drops asyncio's warning about each write to a lost connection, because the
+    command reports the loss once."""
     return record.msg != "socket.send() raised exception."
 
 
@@ -128,16 +129,16 @@ Outcome = SentRecord | CodedError
 
 @dataclass(slots=True)
 class _Batch:
-    """Messages sent at one time: a set for each partition, answered in the order of the lines."""
+    """Messages sent together: a set for each partition, answered in the order of the lines."""
 
     partitions: list[int] = field(default_factory=list)
-    """Of each message, in the order of the input."""
+    """Partition of each message, in the order of the input."""
     sets: dict[int, list[Message]] = field(default_factory=dict)
     bytes_of: dict[int, int] = field(default_factory=dict)
     answers: dict[int, asyncio.Task[list[Outcome]]] = field(default_factory=dict)
     deadline: float = 0.0
     limit_bytes: int = 0
-    """Of a set with several messages."""
+    """Size limit of a set with several messages."""
 
     def has_room(self, partition: int, size_bytes: int) -> bool:
         taken = self.bytes_of.get(partition, 0)
@@ -175,20 +176,20 @@ class _Sending:
         """Whether Ctrl-C ended the input."""
         self._unanswered: set[asyncio.Task[list[Outcome]]] = set()
         self._last: dict[int, asyncio.Task[list[Outcome]]] = {}
-        """The set of each partition that was sent last."""
+        """The set sent last to each partition."""
         self._divided: Counter[int] = Counter()
-        """Sets of each partition that are being sent in parts: those behind them wait."""
+        """Number of sets of each partition that are being sent in parts; later sets wait."""
 
     async def run(self, server: Servers) -> bool:
-        """Send all of standard input; returns whether anything was refused."""
+        """Send all of standard input; return whether a message was refused."""
         async with Producer(
             server,
             compression=self._compression.value,
             check_units=False,
             stamp_missing=False,
-            # The program that writes to the pipe decides what is sent again; a lost broker is an
-            # error at once.
-            # A cluster is only lost when all its brokers are.
+            # With a single broker nothing is retried: a lost broker is an error at once, and the
+            # program that writes to the pipe decides what to send again. In a cluster another
+            # broker can take over.
             delivery_timeout_ms=_CLUSTER_TIMEOUT_MS if server.several else 0,
         ) as self._producer:
             printing = asyncio.create_task(self._print_answers())
@@ -196,7 +197,7 @@ class _Sending:
             try:
                 await asyncio.wait({printing, reading}, return_when=asyncio.FIRST_COMPLETED)
                 if not reading.done():
-                    return printing.result()  # it ends before the reading only by raising
+                    return printing.result()  # raises: without an error it ends after the reading
                 failure = reading.exception()
                 if failure is None or isinstance(failure, CommandFailed):
                     refused = await printing
@@ -204,16 +205,16 @@ class _Sending:
                     raise failure
                 return refused
             finally:
-                # What waits behind a set that failed shall not be sent after all.
+                # Sets that wait behind a failed set must not be sent.
                 given_up = (printing, reading, *self._unanswered)
                 for task in given_up:
                     task.cancel()
                 await asyncio.gather(*given_up, return_exceptions=True)
 
     async def _send_all(self) -> None:
-        """Send the input to its end, or to the line that is no message, and say that it ended.
+        """Send the input up to its end or to a bad line, and tell the printing task that it ended.
 
-        Raises CommandFailed when all that was read before is on its way, anything else at once.
+        Raises CommandFailed after the lines before it were sent; raises other errors at once.
         """
         failure: CommandFailed | None = None
         try:
@@ -228,8 +229,8 @@ class _Sending:
     async def _send_input(self) -> None:
         """Read and send until the input ends. Raises BadLine, CommandFailed."""
         with closing(StandardInput(STDIN)) as source:
-            # The first Ctrl-C ends the input; a second one does not wait for answers. Only the main
-            # thread is interrupted by signals.
+            # The first Ctrl-C ends the input; a second one ends the command without waiting for
+            # answers. Only the main thread gets signals.
             if threading.current_thread() is threading.main_thread():
                 loop = asyncio.get_running_loop()
                 loop.add_signal_handler(signal.SIGINT, self._interrupted, source)
@@ -278,13 +279,13 @@ class _Sending:
         try:
             return await self._producer.partition_for(self._topic, key)
         except CodedError:
-            return 0  # sending there is refused for the same reason, and in its turn
+            return 0  # sending to 0 fails with the same error, in the order of the input
 
     async def _set_bytes(self) -> int:
         try:
             return min(self._limit_bytes, await self._producer.set_bytes_for(self._topic))
         except CodedError:
-            return self._limit_bytes  # sending is refused for the same reason
+            return self._limit_bytes  # sending fails with the same error
 
     def _message(self, line: bytes) -> Message:
         now_ms = self._clock.now_ms()
@@ -293,7 +294,7 @@ class _Sending:
         return json_message(line, self._line_number, now_ms, self._any_unit)
 
     async def _send_batch(self) -> None:
-        """Send what was gathered. Waits while too much is unanswered."""
+        """Begin to send the gathered messages. Waits while too many batches are unanswered."""
         batch, self._batch = self._batch, _Batch()
         if not batch.partitions:
             return
@@ -311,8 +312,8 @@ class _Sending:
         records: list[NewRecord],
         before: asyncio.Task[list[Outcome]] | None,
     ) -> list[Outcome]:
-        """Send messages as one set; in parts, behind the set `before`, when the topic's limits
-        turn out to be lower than they were."""
+        """Send messages as one set. If the topic's limits have become lower, send them in parts,
+        after the set `before`."""
         if before is not None and self._divided[partition]:
             await asyncio.wait({before})
         try:
@@ -329,7 +330,7 @@ class _Sending:
             self._divided[partition] -= 1
 
     async def _send_parts(self, partition: int, records: list[NewRecord]) -> list[Outcome]:
-        """Send the messages; the outcome of each."""
+        """Send the messages in parts; return the outcome of each message."""
         outcomes: list[Outcome] = []
         parts = [records[len(records) // 2 :], records[: len(records) // 2]]
         while parts:
@@ -354,10 +355,10 @@ class _Sending:
     def _answered(self, answer: asyncio.Task[list[Outcome]]) -> None:
         self._unanswered.discard(answer)
         if not answer.cancelled():
-            answer.exception()  # of several that a broken connection fails, only one is reported
+            answer.exception()  # retrieved: if several fail with a connection, one is reported
 
     async def _print_answers(self) -> bool:
-        """Print answers in the order of the input; returns whether any was a refusal."""
+        """Print answers in the order of the input; return whether any was a refusal."""
         any_refused = False
         while (batch := await self._sent.get()) is not None:
             answers: dict[int, Iterator[Outcome]] = {}
@@ -370,7 +371,7 @@ class _Sending:
                     try:
                         answers[partition] = iter(await batch.answers[partition])
                     except RequestTimedOut:
-                        raise  # no refusal: it may have been appended
+                        raise  # not a refusal: the set may have been appended
                     except CodedError as error:
                         any_refused = True
                         answers[partition] = iter(())

@@ -29,7 +29,7 @@ REFUSED: Final = (
     ("1479144272", "looks like seconds; `--any-unit`, where there is one, takes it as it is"),
     ("1479144272509000", "looks like microseconds; the same"),
 )
-"""What could be taken for a time, and is refused rather than guessed at."""
+"""Texts that look like times and are refused, because their meaning would be a guess."""
 
 RANGES: Final = (
     ("@-2h:-1h", "from two hours ago to one hour ago: both sides count back from now"),
@@ -39,7 +39,7 @@ RANGES: Final = (
     ("@-1h:", "the last hour, to the end"),
     ("@:-1h", "from the beginning to an hour ago"),
 )
-"""Ranges, for `--from` of `consume` and `histogram` alone."""
+"""Ways to write a range, for `--from` of `consume` and `histogram`."""
 
 _INTRODUCTION: Final = """\
 # The command line
@@ -122,7 +122,7 @@ What these take, with examples, is on [a page of its own](pipeline.md).
 """
 
 _COMMON: Final = ("server", "as_json", "any_unit")
-"""Parameters that are explained once."""
+"""Parameters of many commands, which the page explains once."""
 
 
 def lines() -> Iterator[str]:
@@ -151,7 +151,7 @@ def lines() -> Iterator[str]:
 
 
 def _commands(command: Any, context: Any) -> Iterator[Any]:
-    """A context for each command that does something, those of a group one after the other."""
+    """Yield a context for each command; the commands of a group one after the other."""
     for name in command.list_commands(context):
         inner = command.get_command(context, name)
         inner_context = typer.Context(inner, info_name=name, parent=context)
@@ -187,7 +187,8 @@ def _command(context: Any) -> Iterator[str]:
 
 
 def _is_common(param: Any) -> bool:
-    """Whether a parameter is explained once, and is written here as elsewhere."""
+    """Whether the page explains a parameter once: it is in `_COMMON`, or a security option under
+    its usual flag."""
     if is_security(param):
         return bool(param.opts[0] == BY_PARAMETER[param.name].flag)
     return param.name in _COMMON

@@ -1,4 +1,4 @@
-"""Reading a window of time: the messages whose times are in it, and no other; and a message as a
+"""Reads a window of time, exactly the messages whose times are in it; and formats a message as a
 line of output."""
 
 from collections.abc import Awaitable
@@ -32,21 +32,21 @@ from .output import (
 
 @value_class
 class RecordReading:
-    """What is read, from where, and how it is printed."""
+    """What `consume` reads, from where, and how messages are printed."""
 
     server: Servers
     read_from: ReadFrom
     topic: str
     partition: int | None
-    """None: all partitions."""
+    """None for all partitions."""
     as_json: bool
     follow: bool
     append_time: bool
-    """Whether lines have the append time."""
+    """Whether lines include the append time."""
     read_committed: bool
 
     def consumer(self, *, check_units: bool = True) -> Consumer:
-        """One that raises what goes wrong at once: `Connected` asks again."""
+        """Return a consumer that raises errors at once, because `Connected` does the retries."""
         return Consumer(
             self.server,
             max_wait_ms=FOLLOW_WAIT_MS,
@@ -59,7 +59,7 @@ class RecordReading:
         )
 
     def line(self, record: ConsumerRecord) -> str:
-        """A message, as JSON or for people."""
+        """Format a message as JSON or as text."""
         return self._as_json(record) if self.as_json else self._as_text(record)
 
     def _as_json(self, record: ConsumerRecord) -> str:
@@ -87,7 +87,7 @@ class RecordReading:
 
 
 class WindowedBy(StrEnum):
-    """Which times a window is of."""
+    """The times that a window compares: the messages' own, or append times."""
 
     CREATE = "create"
     APPEND = "append"
@@ -95,7 +95,7 @@ class WindowedBy(StrEnum):
 
 @value_class
 class ReplayWindow:
-    """Times from `from_ms` up to, excluding, `until_ms`; None is no bound."""
+    """Window of time, from `from_ms` to `until_ms` (exclusive); None for an open side."""
 
     from_ms: int | None
     until_ms: int | None
@@ -105,9 +105,9 @@ class ReplayWindow:
 def window_of(
     bounds: tuple[Position | None, Position | None], by: WindowedBy
 ) -> ReplayWindow | None:
-    """The window that `--from` and `--until` ask for; None when they say no time, or an offset too.
+    """Return the window of `--from` and `--until`; None if they give no time, or an offset.
 
-    Wrong usage when it ends before it begins.
+    Raises WrongUsage for a window that ends before it begins.
     """
     if any(isinstance(bound, AtOffset) for bound in bounds) or bounds == (None, None):
         return None
@@ -122,7 +122,7 @@ def window_of(
 
 
 class Replay:
-    """Prints a window's messages."""
+    """Prints the messages of a window."""
 
     def __init__(self, reading: RecordReading, window: ReplayWindow, stats: bool) -> None:
         self._reading = reading
@@ -131,7 +131,7 @@ class Replay:
         self._connected = Connected()
 
     async def run(self) -> None:
-        """Read it to its end, or until Ctrl-C, and print what it took."""
+        """Print the window to its end, or until Ctrl-C, and then how much of the log was read."""
         reading = self._reading
         async with AsyncExitStack() as stack:
             consumer = await stack.enter_async_context(reading.consumer(check_units=False))
@@ -144,7 +144,7 @@ class Replay:
                 follow=timedelta.max if reading.follow else None,
             )
             if reading.follow:
-                # It has no other end than Ctrl-C, which comes as a cancellation.
+                # Only Ctrl-C, which cancels this task, ends the window.
                 stack.callback(self._print_costs, window)
 
             def fill(lost: bool) -> Awaitable[bool]:

@@ -1,6 +1,6 @@
-"""`horolog serve`: a broker in the foreground. Its options are those of `demo` too.
+"""`horolog serve`: runs a broker in the foreground. `horolog demo` has the same options.
 
-Parsed by argparse, which is there at once: a broker's start should not wait for more.
+Options are parsed by argparse, which is quick to import, so that a broker starts quickly.
 """
 
 import os
@@ -30,11 +30,11 @@ _SETTING_OF: Final = {
     "alone": "cluster.alone",
     "discard": "cluster.discard",
 }
-"""Options that are settings under a shorter name."""
+"""Options that set a setting -> the name of the setting."""
 
 
 def serve(arguments: Sequence[str]) -> int:
-    """Run a broker until SIGTERM or SIGINT; returns the exit code."""
+    """Run a broker until SIGTERM or SIGINT; return the exit code."""
     parser = broker_parser("horolog serve", "Run a broker until it is stopped (Ctrl-C, SIGTERM).")
     settings = settings_of(parser, parser.parse_args(arguments), os.environ)
     with no_collection():
@@ -44,7 +44,7 @@ def serve(arguments: Sequence[str]) -> int:
 
 
 def broker_parser(program: str, description: str) -> ArgumentParser:
-    """A parser with the options of every command that starts a broker."""
+    """Make a parser with the options of every command that starts a broker."""
     parser = ArgumentParser(
         prog=program,
         description=description,
@@ -76,7 +76,8 @@ def broker_parser(program: str, description: str) -> ArgumentParser:
 def settings_of(
     parser: ArgumentParser, options: Namespace, environ: Mapping[str, str]
 ) -> BrokerSettings:
-    """The settings that options and environment make. Leaves with wrong usage when refused."""
+    """Return the settings from options, environment and file. A wrong setting ends the program with
+    exit code 2."""
     overrides = list(options.settings)
     for attribute, name in _SETTING_OF.items():
         value = getattr(options, attribute)
@@ -91,6 +92,6 @@ def settings_of(
 
 
 def _joined(addresses: list[str]) -> str:
-    """Addresses of an option that was repeated. `off` takes back those before it."""
+    """Join the addresses of a repeated option with commas. `off` cancels those before it."""
     last_off = max((place for place, each in enumerate(addresses) if each == OFF), default=-1)
     return ",".join(addresses[last_off + 1 :]) or OFF

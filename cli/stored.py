@@ -1,4 +1,4 @@
-"""`horolog dump`, `horolog verify` and `horolog repair`: stored files, without a broker."""
+"""`horolog dump`, `horolog verify` and `horolog repair`: work on stored files, without a broker."""
 
 import os
 import sys
@@ -53,7 +53,7 @@ _HEADINGS: Final = {
     "messages of times",
     "appendtime": f"{'at byte':>10}  {'from offset':>11}  appended at",
 }
-"""Of what is printed for people, by the kind of file."""
+"""Heading of the text output, by the kind of file."""
 
 
 def dump(
@@ -67,9 +67,9 @@ def dump(
 ) -> None:
     """Print what is in a stored file.
 
-    Needs no broker. Exit code 1 when part of the file makes no sense.
+    Needs no broker. Exit code 1 if a part of the file cannot be decoded.
     """
-    file.stat()  # Raises OSError where there is nothing, whatever it is called.
+    file.stat()  # Raises OSError for a missing file, before its name is checked.
     files = CountedFiles()
     try:
         items = dump_file(files, file)
@@ -77,7 +77,7 @@ def dump(
         raise WrongUsage(str(error)) from None
     wrong = False
     lines = [] if as_json else [_heading(file)]
-    # Lines that run over the terminal show the progress themselves.
+    # On a terminal the printed lines show the progress.
     total = 0 if is_terminal(sys.stdout) or file.suffix != ".log" else file.stat().st_size
     with progress("reading", total, in_bytes=True) as files.advance:
         for item in items:
@@ -101,7 +101,7 @@ def verify(
 ) -> None:
     """Check stored files.
 
-    Needs no broker, and only reads. Exit code 1 when something is wrong.
+    Needs no broker, and changes nothing. Exit code 1 if something is wrong.
     """
     files = CountedFiles()
     try:
@@ -228,9 +228,9 @@ def repair(
 ) -> None:
     """Put damaged stored files right.
 
-    Shows what is wrong and what it would do, and asks. Good messages stay, with their offsets;
-    everything that is taken away is kept beside it as .broken. The broker has to be stopped. Exit
-    code 1 when something cannot be repaired.
+    Shows what is wrong and how it would be repaired, and asks before it changes anything. Good
+    messages stay, with their offsets. Bytes that are removed are kept in a .broken file beside the
+    original. Stop the broker first. Exit code 1 if something cannot be repaired.
     """
     mode, owner = _permissions(directory)
     files = CountedFiles(mode, owner=owner)
@@ -256,8 +256,8 @@ def repair(
 
 
 def _permissions(directory: Path) -> tuple[int, tuple[int, int] | None]:
-    """The mode of what is made in `directory`, and for root its owner: as of what is there, so
-    that the broker keeps its access and no other account gets any."""
+    """Return mode and, for root, owner of new files in `directory`: those of the files there, so
+    that the broker keeps its access and no other account gets access."""
     status, mode = directory.stat(), DEFAULT_MODE
     for path in sorted(directory.iterdir()):
         if (path.name in KNOWN_FILES or parse_segment_file(path)) and path.is_file():

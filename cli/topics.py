@@ -126,12 +126,12 @@ def list_(server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
 def describe(name: Existing, server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
     """Show a topic's partitions and settings.
 
-    Of each setting: where it comes from, the topic, the broker or the default.
+    For each setting it says where the value comes from: the topic, the broker or the default.
     """
     description, logs = ask(
         Admin, server, lambda admin: _describe(admin, name, in_cluster=server.kafka)
     )
-    # A server that speaks only Kafka's protocol may be Kafka, which cleans.
+    # A server that is reached over Kafka's protocol may be Kafka, which cleans compacted topics.
     not_cleaned = None if server.kafka else _not_cleaned_yet(description)
     if as_json:
         emit([_as_json(description, logs, not_cleaned is not None)])
@@ -158,8 +158,9 @@ def alter(
 ) -> None:
     """Change settings of a topic, or give it more partitions.
 
-    The other settings stay. A change holds from the next append or maintenance pass on. Messages
-    stay where they are; with more partitions, those with a key may go to another one from then on.
+    Other settings stay unchanged. A change applies from the next append or maintenance pass on.
+    Stored messages stay in their partitions; with more partitions, new messages with the same key
+    may go to another partition than before.
     """
     changes: dict[str, str | None] = dict(name_values(settings or []))
     for unwanted in unset or []:
@@ -184,7 +185,7 @@ def alter(
 async def _alter(
     admin: Admin, name: str, changes: Mapping[str, str | None], partitions: int | None
 ) -> str:
-    """All of it or nothing, as far as the broker can check beforehand; returns a warning."""
+    """Make all changes or none, as far as the broker can check in advance; return a warning."""
     if partitions is not None:
         if changes:
             await admin.alter_topic(name, changes, validate_only=True)
@@ -195,14 +196,15 @@ async def _alter(
 
 
 async def _too_few_in_sync(admin: Admin, name: str, given: Mapping[str, str | None]) -> str:
-    """A warning where a topic was just told to want more brokers in sync than are; else empty."""
+    """Return a warning if the given min.insync.replicas is more than the brokers in sync; else an
+    empty text."""
     wanted = int(given.get(_MIN_INSYNC) or 1)
     if wanted == 1:
         return ""
     try:
         topic = (await admin.describe_cluster([name])).topics.get(name)
     except HorologError:
-        return ""  # what was asked for is done
+        return ""  # the change itself was made; only the warning is missing
     if topic is None or topic.in_sync is None or topic.in_sync >= wanted:
         return ""
     there = f"{topic.in_sync} {plural(topic.in_sync, 'broker')} {_are(topic.in_sync)} in sync"
@@ -243,11 +245,11 @@ def trim(
     as_json: Json = False,
     any_unit: AnyUnit = False,
 ) -> None:
-    """Drop the oldest messages of a topic, for good.
+    """Delete the oldest messages of a topic, for good.
 
-    By a time, all messages before the first one, in offset order, that has this time or a later
-    one: no message as late as that is dropped. The disk gets its room back by whole segments,
-    after file.delete.delay.ms.
+    With a time, all messages before the first one, in offset order, with that time or a later one
+    are deleted: no message with a later time is lost. Disk space is freed in whole segments, after
+    file.delete.delay.ms.
     """
     target = _target(before, any_unit)
     starts = asyncio.run(_trim(server, name, partition, target))
@@ -260,7 +262,8 @@ def trim(
 
 
 def _target(text: str, any_unit: bool) -> Position | None:
-    """What is kept, with all behind it; None keeps nothing."""
+    """Parse `--before`: the position from which messages are kept; None keeps nothing. Raises
+    WrongUsage."""
     if text == _LATEST:
         return None
     digits = text.removeprefix(_OFFSET)
@@ -277,10 +280,11 @@ def _target(text: str, any_unit: bool) -> Position | None:
 async def _trim(
     server: Servers, name: str, partition: int | None, before: Position | None
 ) -> list[tuple[int, int]]:
-    """Each partition with its first offset afterwards."""
+    """Trim the partitions; return each with its new log start."""
     async with Admin(server, check_units=False) as admin:
         partitions = await partitions_of(admin, name, partition)
-        # All are looked for before the first is trimmed: what fails then changes nothing.
+        # All offsets are found before the first partition is trimmed, so that an error in a search
+        # changes nothing.
         offsets = [await _offset(admin, name, number, before) for number in partitions]
         return [
             (number, await admin.delete_records(name, number, offset))
@@ -314,7 +318,7 @@ topics.command()(trim)
 
 @value_class
 class _Log:
-    """A partition's log; the size is None where the server does not say it."""
+    """Offsets and size of a partition; size and segments are None if the server does not tell."""
 
     partition: int
     start_offset: int
@@ -347,7 +351,7 @@ async def _log(admin: Admin, name: str, partition: int) -> _Log:
 
 
 async def _log_in_cluster(admin: Admin, name: str, partition: int) -> _Log:
-    """What Kafka's protocol has: offsets, and not what the files take."""
+    """Describe a partition over Kafka's protocol, which tells its offsets but not its size."""
     start, end = await admin.list_offsets(name, partition, [EARLIEST, LATEST])
     end_offset = end.offset or 0
     return _Log(partition, start.offset or 0, end_offset, end_offset)
@@ -377,7 +381,7 @@ def _as_json(description: TopicDescription, logs: list[_Log], not_cleaned: bool)
 
 
 def _not_cleaned_yet(description: TopicDescription) -> str | None:
-    """What is to be said of a compacted topic of a broker of ours; `None` for any other."""
+    """Return the note about a compacted topic that Horolog does not clean; None for others."""
     values = {one.name: one.value for one in description.settings}
     policy = values.get("cleanup.policy") or "delete"
     return not_cleaned_yet(policy) if "compact" in policy.split(",") else None

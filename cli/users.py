@@ -1,7 +1,7 @@
 """`horolog user`: add, password, remove, list.
 
-With --data-dir the file of a broker that does not run is changed, so that its first start finds
-users; else a running broker is asked, and the change holds at once.
+With --data-dir the users in the data directory of a stopped broker are changed, so that users exist
+at its first start. Otherwise a running broker is asked to change them; the change applies at once.
 """
 
 import getpass
@@ -63,7 +63,7 @@ Iterations = Annotated[
 
 
 Found = Mapping[str, Mapping[int, int]]
-"""Return the iterations by user and by the number of the SCRAM mechanism."""
+"""Iterations by user and by the number of the SCRAM mechanism."""
 
 
 @users.command()
@@ -76,7 +76,7 @@ def add(
 ) -> None:
     """Add a user, with a password for SCRAM-SHA-256, SCRAM-SHA-512 and PLAIN.
 
-    The password is never an argument. It is stored as a salted key, which is no way to log in.
+    The password is never an argument. It is stored as a salted key, which cannot be used to log in.
     """
     given = _given(password_file)
     target = _target(data_dir, server, makes=True)
@@ -94,7 +94,7 @@ def password(
     data_dir: DataDir = None,
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Give a user another password. Connections that are logged in stay so."""
+    """Change the password of a user. Connections that are logged in stay logged in."""
     given = _given(password_file)
     target = _target(data_dir, server)
     _existing(target, name)
@@ -104,7 +104,7 @@ def password(
 
 @users.command()
 def remove(name: Name, data_dir: DataDir = None, server: Server = DEFAULT_SERVER) -> None:
-    """Remove a user. Connections that are logged in stay so until they log in again
+    """Remove a user. Connections that are logged in stay logged in until they have to log in again
     (connections.max.reauth.ms)."""
     target = _target(data_dir, server)
     target.alter((), {name: list(_existing(target, name))})
@@ -132,7 +132,7 @@ def list_(data_dir: DataDir = None, server: Server = DEFAULT_SERVER, as_json: Js
 
 
 class _BrokerUsers:
-    """Those of a broker that runs."""
+    """Users of a running broker, changed through its API."""
 
     def __init__(self, server: Servers) -> None:
         self._server = server
@@ -147,7 +147,7 @@ class _BrokerUsers:
 
 
 class _StoredUsers(OfflineDirectory):
-    """Those in the data directory of a broker that does not run."""
+    """Users in the data directory of a stopped broker."""
 
     def users(self) -> Found:
         return self.use(
@@ -211,8 +211,8 @@ def _upsertions(name: str, password: str, iterations: int) -> list[ScramUpsertio
 
 
 def _given(file: Path | None) -> str | None:
-    """From the file or standard input; `None` where the terminal is to be asked. Wrong usage when
-    there is nobody to ask, or when it cannot be a password."""
+    """Read the password from the file or standard input; None if it has to be typed at the
+    terminal. Raises WrongUsage without a terminal, or for text that cannot be a password."""
     if file is None:
         if sys.stdin is None or not sys.stdin.isatty():
             raise WrongUsage(f"there is no password: give it with {_HOW}")

@@ -1,11 +1,11 @@
 """Horolog in Spark: a data source for PySpark, batch and streaming, and jobs over it.
 
-`session()` is a local Spark that knows the format `horolog`; `register(spark)` teaches it to a
-session of your own, and `publish_progress(spark)` lets `horolog lag` show its streams. Needs the
-extra `spark` (docs/pipeline.md); nothing is imported before it is used.
+`session()` starts a local Spark with the format `horolog`. `register(spark)` adds the format to
+your own session, and `publish_progress(spark)` lets `horolog lag` show its streams. Needs the
+extra `spark` (docs/pipeline.md); modules are imported when they are first used.
 
-What goes wrong is a `horolog.HorologError`: here `OptionError`, `DataLoss` and `NoJava`, beside
-those of the client.
+All errors are `horolog.HorologError`s: `OptionError`, `DataLoss` and `NoJava` here, and those of
+the client.
 """
 
 from importlib import import_module

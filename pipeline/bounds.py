@@ -1,8 +1,8 @@
-"""Bounds of a read as offsets: what the options say, with what the broker has.
+"""Resolves the bounds of a read to offsets: from the options, and from what the broker has.
 
-A broker that is asked for messages of a window from an offset on passes over those that cannot be
-of it, so its answer says where the first one can be. That is found out with few fetches; the sizes
-of what is left are the work of tasks.
+For a window of time, the broker skips messages that cannot be in the window, so the answer to one
+fetch says where the first message of the window can be. A few such fetches ("probes") find the
+ranges of offsets that tasks have to read; the sizes of these ranges divide the work among tasks.
 """
 
 import asyncio
@@ -44,18 +44,20 @@ from .questions import LOOP, Questions, Topics
 from .span_readers import reads_windows, window_request
 
 PROBES: Final = 64
-"""At most so many fetches of one partition."""
+"""Maximum number of probes of one partition."""
 _PROBES_IN_ALL: Final = 2048
 _LEAST_PROBES: Final = 3
 _AT_ONCE: Final = 16
 _HEADS: Final = 16
-"""The head of a stretch is one of so many parts."""
+"""The head of a stretch is its first 1/16."""
 _SET_BYTES: Final = 1
-"""A fetch brings one set whole, however large."""
+"""Size limit of a probe. A fetch returns its first message set complete, however large, so one
+byte means one set."""
 _MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
 
 Ask = Callable[[Sequence[int]], Awaitable[Sequence[int | None]]]
-"""The first offset from each of these on that can be of the window; None: it is not known."""
+"""Asks for each offset: from there on, which is the first offset that can be in the window? None
+where the broker does not tell."""
 
 _log = logging.getLogger(__name__)
 
@@ -63,8 +65,8 @@ _log = logging.getLogger(__name__)
 def held(
     broker: BrokerOptions, spans: Sequence[PlannedSpan], window: Window, *, finely: bool
 ) -> list[Held]:
-    """What of the spans can be of the window; spans without anything are left out. `finely` looks
-    for gaps in them, too. Raises what the client raises."""
+    """Return the parts of the spans that can hold messages of the window; spans without any are
+    left out. `finely` also looks for gaps within spans. Raises the client's errors."""
     LOOP.enter()
     try:
         return LOOP.run(_held(broker, spans, window, finely))
@@ -89,9 +91,10 @@ async def _held(
 
 
 async def stretches(ask: Ask, span: PlannedSpan, probes: int) -> tuple[Stretch, ...]:
-    """What of a span can be of the window, in order, with at most `probes` questions. The first
-    asks whether there is anything; a third of the others look for gaps, a third for stretches of
-    which only the head can be of the window, and what is left looks closer at the rest."""
+    """Return the stretches of a span that can hold messages of the window, in order, after at most
+    `probes` probes. The first probe asks whether there is anything. A third of the others look for
+    gaps, a third for stretches of which only the head can be in the window, and the remaining ones
+    look for gaps again in what is left."""
     kept = [(span.start, span.end)]
     points, known = [span.start], {span.start}
     third = (probes - 1) // 3
@@ -107,14 +110,14 @@ async def stretches(ask: Ask, span: PlannedSpan, probes: int) -> tuple[Stretch, 
 
 
 def heads(kept: Sequence[Stretch], count: int) -> list[int]:
-    """Offsets behind the heads of up to `count` stretches, the largest ones."""
+    """Return the offsets behind the heads of the `count` largest stretches, ascending."""
     largest = sorted(kept, key=lambda one: one[0] - one[1])[:count]
     return sorted(start + -(-(end - start) // _HEADS) for start, end in largest if end > start + 1)
 
 
 def cut_points(kept: Sequence[Stretch], count: int) -> list[int]:
-    """Up to `count` offsets within the stretches, evenly over all that they have; none is where a
-    stretch begins."""
+    """Return up to `count` offsets that divide the total size of the stretches evenly; none is the
+    start of a stretch."""
     total = sum(end - start for start, end in kept)
     wanted = [total * number // (count + 1) for number in range(1, count + 1)]
     points, before = [], 0
@@ -126,8 +129,9 @@ def cut_points(kept: Sequence[Stretch], count: int) -> list[int]:
 
 
 def narrowed(kept: Sequence[Stretch], firsts: Mapping[int, int]) -> list[Stretch]:
-    """The stretches cut at the keys of `firsts`, each part from the first offset on that can be of
-    the window; without parts that have none, and with those joined again that touch."""
+    """Cut the stretches at the keys of `firsts`. Each part then starts at the first offset that can
+    be in the window (the key's value); parts without any are dropped, and adjacent parts are
+    joined again."""
     found: list[Stretch] = []
     for start, end in kept:
         cuts = [start, *(at for at in sorted(firsts) if start < at < end), end]
@@ -144,7 +148,7 @@ def narrowed(kept: Sequence[Stretch], firsts: Mapping[int, int]) -> list[Stretch
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    """Probes of one broker."""
+    """Sends probes for one window to a cluster."""
 
     broker: BrokerOptions
     cluster: ClusterConnections
@@ -167,7 +171,7 @@ class _Asking:
                 retriable=RETRIABLE,
             )
         except OffsetOutOfRange:
-            return offset  # who reads it says what is gone
+            return offset  # the task that reads from here reports what is gone
         if result.next_offset < 0:
             return None
         if not result.records:
@@ -176,7 +180,7 @@ class _Asking:
         try:
             read = options.columns(span.topic, result, offset, ())
         except HorologError:
-            return offset  # who reads it says what is damaged
+            return offset  # the task that reads from here reports the damage
         return int(read[0].offsets[0]) if read else offset
 
     async def _fetch(self, span: PlannedSpan, offset: int) -> FetchPartitionResult:
@@ -188,10 +192,12 @@ class _Asking:
 def resolve_start(
     asked: Questions, found: Topics, last: Offsets, options: ReadOptions
 ) -> dict[TopicPartition, int]:
-    """The first offset to read of each partition; a time that no message has reached is at the end.
+    """Return the first offset to read of each partition; the log end for a start time later than
+    all messages.
 
-    `last` are the ends of the logs, asked for before; they say which partitions there are. Raises
-    DataLoss for offsets that are of other logs than those that were `found`.
+    `last` holds the log ends, read before; its keys are the partitions to read. Raises DataLoss if
+    the options give offsets of other logs than those in `found`, OptionError for a partition
+    without a start.
     """
     bound = _of_logs(options.start, found.logs, EARLIEST, options)
     if bound.place == "latest" and (bound.offsets or bound.times_ms):
@@ -216,8 +222,8 @@ def resolve_start(
 def resolve_end(
     asked: Questions, found: Topics, last: Offsets, options: ReadOptions
 ) -> dict[TopicPartition, int]:
-    """The offset behind the last one to read of each partition, whose logs end at `last`. Raises
-    DataLoss as `resolve_start`."""
+    """Return the exclusive end offset of the read for each partition; `last` holds the log ends.
+    Raises DataLoss like `resolve_start`."""
     bound = _of_logs(options.end, found.logs, LATEST, options)
     if options.exact:
         if bound.time_ms is None or options.max_out_of_order_ms is None:
@@ -228,7 +234,8 @@ def resolve_end(
 
 
 def _of_logs(bound: ReadBound, now: TopicLogs, instead: int, options: ReadOptions) -> ReadBound:
-    """`bound` with `instead` for the offsets of topics that are others than those in `now`."""
+    """Return `bound`, with the sentinel `instead` as the offset of topics that were deleted and
+    made again, or are of another cluster. Raises DataLoss unless failOnDataLoss=false."""
     other = bound.logs.changed(bound.offsets, now)
     if not other:
         return bound
@@ -246,7 +253,7 @@ def _of_logs(bound: ReadBound, now: TopicLogs, instead: int, options: ReadOption
 def _resolve(
     asked: Questions, last: Offsets, bound: ReadBound
 ) -> tuple[dict[TopicPartition, int], list[TopicPartition]]:
-    """The offsets, and the partitions in which no message is as late as was asked for."""
+    """Return the offsets, and the partitions without a message at or after the wanted time."""
     partitions = list(last)
     if bound.time_ms is not None or bound.times_ms:
         times = _times(partitions, bound)
@@ -255,7 +262,7 @@ def _resolve(
         default = last if bound.place == "latest" else asked.beginnings(partitions)
         found = {key: default[key] for key in partitions if key not in times}
         for key in times:
-            # What was appended since the end was asked for is behind it.
+            # Messages appended after the log ends were read are beyond `last`.
             offset = at[key]
             found[key] = last[key] if offset is None else min(offset, last[key])
         return found, missing
@@ -290,8 +297,8 @@ def _chosen(partitions: list[TopicPartition], numbers: ByPartition) -> dict[Topi
 
 
 def resolve(asked: Questions, options: ReadOptions) -> list[PlannedSpan]:
-    """The spans that a batch read would have now, one for a partition at most; none where it would
-    end before it starts. Raises DataLoss for an offset behind the end of its log."""
+    """Return the spans of a batch read planned now, at most one per partition; none for a partition
+    whose end is not after its start. Raises DataLoss for a start beyond the log end."""
     found = asked.topics(options.subscription)
     last = asked.ends(found.subscribed)
     end = resolve_end(asked, found, last, options)
@@ -306,8 +313,8 @@ def resolve(asked: Questions, options: ReadOptions) -> list[PlannedSpan]:
 
 
 def plan(asked: Questions, options: ReadOptions) -> list[PlannedSpan]:
-    """As `resolve`, cut for Spark's tasks, without what cannot be of the window where the broker
-    tells that."""
+    """Plan a batch read: the spans of `resolve`, cut for Spark's tasks. If the broker supports
+    windows, ranges that cannot hold messages of the window are left out."""
     found = resolve(asked, options)
     most = {
         "min_partitions": options.min_partitions,

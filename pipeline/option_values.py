@@ -1,4 +1,4 @@
-"""Texts of options into values. Every refusal names the option, the text, and what is allowed."""
+"""Parses the texts of options. Every error names the option, the text, and what is allowed."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from ..times import OtherUnit, TimeError, parse_time
 from .logs import KEY, TopicLogs, logs_from_json
 
 ByPartition = Mapping[str, Mapping[int, int]]
-"""A number for partitions, by topic."""
+"""A number (offset or time) for each partition of each topic."""
 
 _UNIT_MS: Final = {
     "ms": 1,
@@ -41,17 +41,17 @@ _REPLACED: Final = {
     "ssl.truststore.": "ssl.ca.location, a PEM file, replaces it",
     "ssl.keystore.": "ssl.certificate.location and ssl.key.location, PEM files, replace it",
 }
-"""Options of Kafka's Java client, by how they begin, and what there is instead."""
+"""Options of Kafka's Java client, by prefix, and the options of Horolog that replace them."""
 
 
 class OptionError(HorologError, ValueError):
-    """An option that is missing, unknown, or has a value it cannot have."""
+    """An option is missing, unknown, or has a value that is not allowed."""
 
 
 def check_names(given: Iterable[str], known: Iterable[str], purpose: str) -> None:
-    """Raise OptionError for the first name that is not known, with the one that may be meant.
+    """Raise OptionError for the first name of `given` that is not in `known`, with a suggestion.
 
-    `given` are in lower case, `known` as people write them.
+    `given` are in lower case, `known` in their documented spelling.
     """
     spelled = {name.lower(): name for name in known}
     for name in given:
@@ -74,13 +74,14 @@ def check_names(given: Iterable[str], known: Iterable[str], purpose: str) -> Non
 
 
 def replaced_by(name: str) -> str | None:
-    """Which options replace one of Kafka's Java client, if `name` is such a one, in lower case."""
+    """Return the hint on what replaces an option of Kafka's Java client; None for other names.
+    `name` is in lower case."""
     bare = name.removeprefix("kafka.")
     return next((hint for start, hint in _REPLACED.items() if bare.startswith(start)), None)
 
 
 def whole(name: str, text: str, *, least: int = 0, most: int = _LARGEST) -> int:
-    """An integer from `least` to `most`."""
+    """Parse an integer from `least` to `most`. Raises OptionError."""
     try:
         number = int(text)
     except ValueError:
@@ -91,12 +92,12 @@ def whole(name: str, text: str, *, least: int = 0, most: int = _LARGEST) -> int:
 
 
 def yes_or_no(name: str, text: str) -> bool:
-    """`true` or `false`."""
+    """Parse `true` or `false`. Raises OptionError."""
     return one_of(name, text, ("true", "false")) == "true"
 
 
 def one_of(name: str, text: str, choices: tuple[str, ...]) -> str:
-    """One of the words, whatever its case."""
+    """Return the choice that `text` names, in upper or lower case. Raises OptionError."""
     for choice in choices:
         if text.strip().lower() == choice.lower():
             return choice
@@ -104,7 +105,8 @@ def one_of(name: str, text: str, choices: tuple[str, ...]) -> str:
 
 
 def duration_ms(name: str, text: str, *, least: int = 0) -> int:
-    """A length of time in ms: `10 minutes`, `90s`, `1 hour`, or a number of milliseconds."""
+    """Parse a duration into milliseconds: `10 minutes`, `90s`, `1 hour`, or a number of
+    milliseconds. Raises OptionError."""
     wanted = "it is a length of time such as '10 minutes', '90s' or '1h'"
     words = text.strip().lower()
     if words.isascii() and words.isdigit():
@@ -122,9 +124,10 @@ def duration_ms(name: str, text: str, *, least: int = 0) -> int:
 
 
 def time_ms(name: str, text: str, now_ms: int, *, any_unit: bool) -> int:
-    """A time as people write it: RFC 3339 with a zone, `@-1h`, or epoch milliseconds.
+    """Parse a time into epoch milliseconds: RFC 3339 with a zone, `@-1h`, or epoch milliseconds.
 
-    `any_unit` takes a number as it is, even where it looks like seconds or microseconds.
+    `any_unit` accepts a number unchanged, even if it looks like seconds or microseconds. Raises
+    OptionError.
     """
     try:
         return parse_time(text.strip(), now_ms, any_unit)
@@ -135,7 +138,8 @@ def time_ms(name: str, text: str, now_ms: int, *, any_unit: bool) -> int:
 
 
 def times_by_partition(name: str, text: str, *, any_unit: bool) -> ByPartition:
-    """JSON `{"topic": {"0": 1479144272509}}`, epoch milliseconds; `any_unit` as in `time_ms`."""
+    """Parse the JSON `{"topic": {"0": 1479144272509}}` with times in epoch milliseconds;
+    `any_unit` as in `time_ms`. Raises OptionError."""
     found = _numbers(name, _json_object(name, text), 0)
     for topic, numbers in found.items():
         for partition, number in numbers.items():
@@ -144,8 +148,8 @@ def times_by_partition(name: str, text: str, *, any_unit: bool) -> ByPartition:
 
 
 def offsets(name: str, text: str) -> tuple[ByPartition, TopicLogs]:
-    """JSON `{"topic": {"0": 17, "1": 4}}`, -2 the beginning and -1 the end, and the logs that the
-    offsets are of where the offsets of a stream name them."""
+    """Parse the JSON `{"topic": {"0": 17, "1": 4}}`; -2 is the log start, -1 the log end. Also
+    return the ids of the logs, which the stored offsets of a stream contain. Raises OptionError."""
     found = _json_object(name, text)
     try:
         logs = logs_from_json(found)
@@ -181,7 +185,7 @@ def _numbers(name: str, found: Mapping[str, Any], least: int) -> ByPartition:
 
 
 def assignment(name: str, text: str) -> Mapping[str, tuple[int, ...]]:
-    """JSON `{"topic": [0, 2]}`: partitions by topic."""
+    """Parse the JSON `{"topic": [0, 2]}`, partitions by topic. Raises OptionError."""
     wanted = 'it is JSON such as {"clicks": [0, 2]}'
     try:
         found = json.loads(text)
@@ -200,7 +204,8 @@ SENTINELS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
 def read_from(name: str, text: str | None, servers: Servers) -> ReadFrom:
-    """Where messages are read: at the leader, or with `any` at any broker that has them."""
+    """Parse where messages are read: at the leader (the default), or with `any` at any broker that
+    has them. Raises OptionError for `any` with Kafka's protocol."""
     if text is None or one_of(name, text, ("leader", "any")) == "leader":
         return "leader"
     if servers.kafka:

@@ -1,7 +1,7 @@
-"""The options of a read and of a write, checked before anything is done.
+"""The options of a read and of a write, checked before anything is read or written.
 
-The names are those of Spark's Kafka source where it has one for the thing. Nothing here needs
-Spark.
+Options have the names of Spark's Kafka source where it has the same option. This module does not
+need Spark.
 """
 
 import re
@@ -37,7 +37,7 @@ from .option_values import (
 from .planning import Window
 
 SERVERS: Final = ("bootstrap.servers", "bootstrapServers", "kafka.bootstrap.servers")
-"""The address, and the other names it may be given by."""
+"""Names of the option with the broker's address."""
 
 _TOPICS: Final = ("subscribe", "subscribePattern", "assign")
 _SIDES: Final = ("starting", "ending")
@@ -47,11 +47,12 @@ _KAFKA_PATIENCE: Final = {
     "fetchOffset.retryIntervalMs": 10,
     "kafkaConsumer.pollTimeoutMs": 0,
 }
-"""How long Spark's Kafka source tries, with its defaults. It lengthens what ours has, and does not
-shorten it: 3 times 10 ms is no time for a broker to start again."""
+"""Retry options of Spark's Kafka source, with its defaults. They can lengthen our time-outs, but
+not shorten them: a broker does not start again within 3 times 10 ms."""
 
 SECURITY: Final = {given: name for name in security.NAMES for given in (name, f"kafka.{name}")}
-"""Options of the connection, under the names that Spark's Kafka source has for them too."""
+"""Security options of the connection: each accepted name -> our name. Spark's Kafka source has the
+names with the prefix `kafka.`."""
 
 COMMON_NAMES: Final = (*SERVERS, *SECURITY, "retryBudgetMs", "requestTimeoutMs", "path")
 READ_NAMES: Final = (
@@ -86,21 +87,21 @@ _DEFAULT_RETRY_MS: Final = 60_000
 _DEFAULT_REQUEST_MS: Final = 30_000
 _NO_SERVERS: Final = Servers(("",), kafka=False)
 _LONGEST_IDLE_WAIT_MS: Final = 500
-"""A query that is to stop waits for it."""
+"""Limit of `idleWaitMs`: a query that is stopped has to wait until this time is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerOptions:
-    """Where the log is, how to be let in there, and how long to try."""
+    """Address of the broker, security of the connection, and time-outs."""
 
     servers: Servers
     retry_budget_ms: int = _DEFAULT_RETRY_MS
-    """After the first failed attempt; as long as a broker may take to start again."""
+    """How long a failed request is retried. Long enough for a broker to start again."""
     request_timeout_ms: int = _DEFAULT_REQUEST_MS
 
     @property
     def address(self) -> str:
-        """As it is shown."""
+        """The address as it is shown, without secrets."""
         return str(self.servers)
 
 
@@ -114,7 +115,7 @@ WRITE_NAMES: Final = (
     "idempotent",
     "partitioner",
     "jobId",
-    # Spark's own, which it hands on.
+    # Spark's own options, which it passes on to the sink.
     "checkpointLocation",
     "queryName",
     "outputMode",
@@ -124,37 +125,38 @@ _CODECS: Final = {codec.label: codec for codec in Codec}
 
 
 class Partitioner(StrEnum):
-    """Which partition a row without a column `partition` goes to, by its key."""
+    """How a row without a column `partition` gets its partition from its key."""
 
     MURMUR2 = "murmur2"
-    """As Kafka's Java client chooses."""
+    """The choice of Kafka's Java client."""
     CRC32 = "crc32"
-    """As librdkafka chooses without a setting."""
+    """The default choice of librdkafka."""
     NONE = "none"
-    """Keys do not matter: partitions get rows in turn."""
+    """Keys are ignored: partitions get rows in turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """A write, of a batch or of a stream."""
+    """Options of a write, in batch or as a stream."""
 
     broker: BrokerOptions
     topic: str | None = None
-    """None takes the column `topic`."""
+    """Topic of all rows; None takes it from the column `topic`."""
     timestamp_column: str | None = None
-    """None takes the column `timestamp` if there is one, else the time of the write."""
+    """Column of the create times; None takes the column `timestamp` if there is one, else the time
+    of the write."""
     headers: bool = True
     """Whether a column `headers` is written."""
     acks: int = -1
     codec: Codec = Codec.NONE
     idempotent: bool = True
     job_id: str | None = None
-    """In a batch: what makes a second run of the same job write nothing twice."""
+    """Id of a batch job: a second run under the same id writes nothing twice."""
     partitioner: Partitioner = Partitioner.MURMUR2
 
 
 def write_options(options: Mapping[str, str], *, overwrite: bool, streaming: bool) -> WriteOptions:
-    """The options of a write. Raises OptionError."""
+    """Parse the options of a write. Raises OptionError."""
     given = OptionValues(options)
     given.check(WRITE_NAMES, "a write")
     if overwrite and not streaming:
@@ -183,43 +185,44 @@ def write_options(options: Mapping[str, str], *, overwrite: bool, streaming: boo
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Which topics: exactly one of these is set."""
+    """The topics to read; exactly one of the fields is set."""
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
-    """A regular expression of Python for the whole name."""
+    """A Python regular expression that has to match the whole name."""
     assigned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadBound:
-    """Where reading starts or ends. What is more particular wins: `time_ms` over `times_ms` over
-    `offsets` over `place`."""
+    """Where reading starts or ends. If several fields are set, `time_ms` wins over `times_ms`, over
+    `offsets`, over `place`."""
 
     place: Literal["earliest", "latest"]
     offsets: ByPartition = field(default_factory=dict)
-    """-1 is the end, -2 the beginning."""
+    """Offset for each partition; -1 is the log end, -2 the log start."""
     times_ms: ByPartition = field(default_factory=dict)
     time_ms: int | None = None
     logs: TopicLogs = NO_LOGS
-    """What `offsets` are of, where that was given."""
+    """Ids of the logs that `offsets` belong to, if the option gave them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """A read, in batch or as a stream."""
+    """Options of a read, in batch or as a stream."""
 
     broker: BrokerOptions
     subscription: Subscription
     start: ReadBound
     end: ReadBound
     fail_if_no_time: bool = False
-    """Whether a partition without a message from the start time on is an error, not empty."""
+    """Whether a partition without messages from the start time on is an error. By default nothing
+    of the partition is read."""
     exact: bool = False
-    """Whether the rows are those with a timestamp between the bounds, wherever they are in the
-    log."""
+    """Whether rows are chosen by their own timestamps between the bounds, wherever the messages
+    are in the log."""
     max_out_of_order_ms: int | None = None
-    """In an exact range: how late messages may be; None reads to the end of the log."""
+    """In an exact range: how far out of order messages may be, in ms; None reads to the log end."""
     fail_on_data_loss: bool = True
     min_partitions: int = 0
     max_records_per_partition: int = 0
@@ -229,21 +232,22 @@ class ReadOptions:
     max_time_per_trigger_ms: int = 0
     idle_wait_ms: int = 100
     group_id: str | None = None
-    """The name under which a stream's progress is stored at the broker."""
+    """Name under which the broker stores the positions of a stream."""
     segments_path: str | None = None
     read_from: ReadFrom = "leader"
-    """Where tasks read the messages that were planned; plans are made by what the leader has."""
+    """Where tasks read messages: at the leader, or at any broker. Plans always use the leader's
+    offsets."""
 
     @property
     def window(self) -> Window | None:
-        """The times that rows have in an exact range; None for all rows."""
+        """The window of time of an exact range; None reads all rows."""
         if not self.exact or (self.start.time_ms is None and self.end.time_ms is None):
             return None
         return Window(self.start.time_ms or 0, self.end.time_ms)
 
 
 class OptionValues:
-    """The options as they were given; names in lower case, as Spark stores them."""
+    """The texts of the given options; names in lower case, as Spark stores them."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._values = {name.lower(): str(value) for name, value in options.items()}
@@ -252,7 +256,7 @@ class OptionValues:
         check_names(self._values, known, purpose)
 
     def check_replaced(self) -> None:
-        """Raise OptionError for an option of Kafka's Java client that others replace."""
+        """Raise OptionError for an option of Kafka's Java client that Horolog's options replace."""
         for name in self._values:
             hint = replaced_by(name)
             if hint is not None:
@@ -278,8 +282,8 @@ class OptionValues:
         return default if text is None else one_of(name, text, choices)
 
     def addresses(self) -> dict[str, str]:
-        """The addresses of the broker, by the names that they were given by. Raises OptionError for
-        one with a user or a password in it."""
+        """Return the given addresses by option name. Raises OptionError for an address that
+        contains a user or a password."""
         found = {name: value for name in SERVERS if (value := self.text(name)) is not None}
         for name, address in found.items():
             try:
@@ -289,7 +293,7 @@ class OptionValues:
         return found
 
     def broker(self) -> BrokerOptions:
-        """Raises OptionError when there is no address, or none that is one."""
+        """Parse address, security and time-outs. Raises OptionError, also for a missing address."""
         found = self.addresses()
         if not found:
             raise OptionError(
@@ -306,7 +310,7 @@ class OptionValues:
             raise OptionError(f"bootstrap.servers: {error}") from None
         try:
             servers = replace(servers, security=security.from_options(self._security()))
-            _ = servers.channel  # which knows what does not go together
+            _ = servers.channel  # raises SecurityError for options that contradict each other
         except SecurityError as error:
             raise OptionError(str(error)) from None
         return self.broker_at(servers)
@@ -320,7 +324,7 @@ class OptionValues:
         return found
 
     def broker_at(self, servers: Servers) -> BrokerOptions:
-        """How long to try there. Raises OptionError."""
+        """Add the time-outs that the options give to the address. Raises OptionError."""
         retries, interval_ms, poll_ms = starmap(self.number, _KAFKA_PATIENCE.items())
         return BrokerOptions(
             servers,
@@ -330,15 +334,15 @@ class OptionValues:
 
 
 def check_no_shown_secret(options: Mapping[str, str]) -> None:
-    """Raise OptionError for a secret where Spark would show it: plans, its event log and its page
-    hide only the values of options with names such as `sasl.password`."""
+    """Raise OptionError for a secret that Spark would show. Spark hides the values of options with
+    names such as `sasl.password` in its plans, event log and web page, but no others."""
     given = OptionValues(options)
     given.addresses()
     given.check_replaced()
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool, now_ms: int) -> ReadOptions:
-    """The options of a read. Relative times count from `now_ms`. Raises OptionError."""
+    """Parse the options of a read. Relative times count from `now_ms`. Raises OptionError."""
     given = OptionValues(options)
     given.check(READ_NAMES, "a streaming read" if streaming else "a read")
     segments_path = given.text("segments.path")
@@ -350,7 +354,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool, now_ms: int) ->
     end = _bound(given, "ending", "latest", now_ms)
     _check_bounds(start, end, streaming)
     for name in ("includeHeaders", "includeAppendTime"):
-        given.flag(name, False)  # they choose the schema
+        given.flag(name, False)  # only checked here: `HorologDataSource.schema` uses them
     exact = _is_exact(given, start, end, streaming)
     slack = given.text("maxOutOfOrderness")
     if slack is not None and not exact:
@@ -385,7 +389,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool, now_ms: int) ->
 
 
 def group_id(given: OptionValues, *, streaming: bool = True) -> str | None:
-    """The name that the option `groupId` gives, if it is there. Raises OptionError."""
+    """Return the value of the option `groupId`; None without the option. Raises OptionError."""
     name = given.text("groupId")
     if name is None:
         return None
@@ -490,9 +494,9 @@ def _check_bounds(start: ReadBound, end: ReadBound, streaming: bool) -> None:
 
 
 def _is_exact(given: OptionValues, start: ReadBound, end: ReadBound, streaming: bool) -> bool:
-    """Whether rows are chosen by their own times. A batch does so where nothing but times of all
-    partitions bounds it; a stream, whose bounds are offsets in its checkpoint, where the option
-    says so."""
+    """Whether rows are chosen by their own timestamps. This is the default of a batch that has no
+    bounds by partition. A stream, whose checkpoint has offsets as bounds, needs
+    timeRange=exact."""
     by_partition = any((start.offsets, start.times_ms, end.offsets, end.times_ms))
     default = "offsets" if streaming or by_partition else "exact"
     exact = given.choice("timeRange", default, ("exact", "offsets")) == "exact"

@@ -1,7 +1,7 @@
-"""What to read: pure functions over offsets, and the windows of time of an exact read.
+"""Plans reads: pure functions over offsets, and windows of time.
 
-A plan depends on its arguments alone, because Spark asks for the same one again: after a crash the
-batch that was not finished is planned anew and must be the same.
+A plan depends on its arguments alone: after a crash Spark plans the unfinished batch again, and the
+plan must be the same.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -18,23 +18,24 @@ TopicPartition = tuple[str, int]
 Offsets = Mapping[TopicPartition, int]
 
 AHEAD_MS: Final = 300_000
-"""How far ahead of now a message may be dated. Its producer's clock is wrong beyond that, and its
-time says nothing about how far a partition has come."""
+"""How far in the future a timestamp may be. Beyond that the producer's clock is wrong, and the
+timestamp does not tell how far a partition has come."""
 
 
 BEGINS_ANEW: Final = (
     "With failOnDataLoss=false it is read from its beginning; a new checkpoint starts anew"
 )
-"""What can be done about a topic that is another one."""
+"""Part of errors about a topic that was deleted and made again: what the user can do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The times from `from_ms` on and before `until_ms`. A message without a time is in none."""
+    """Window of time: from `from_ms` (inclusive) to `until_ms` (exclusive), epoch milliseconds. A
+    message without a timestamp is in no window."""
 
     from_ms: int = 0
     until_ms: int | None = None
-    """None is no end."""
+    """None for a window without an end."""
 
     @property
     def empty(self) -> bool:
@@ -43,46 +44,46 @@ class Window:
 
 
 class DataLoss(HorologError):
-    """Messages that were to be read are not in the log any more."""
+    """Messages that were to be read are no longer in the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedSpan:
-    """Messages of one partition, from `start` up to `end`, which is exclusive."""
+    """Range of offsets of one partition to read, from `start` to `end` (exclusive)."""
 
     topic: str
     partition: int
     start: int
     end: int
     log: LogId = UNKNOWN
-    """What the offsets are of."""
+    """Ids of the log that the offsets belong to."""
 
     @property
     def size(self) -> int:
-        """How many offsets it has."""
+        """Number of offsets in the span."""
         return self.end - self.start
 
 
 Stretch = tuple[int, int]
-"""Offsets of a partition, from the first up to the second, which is exclusive."""
+"""Range of offsets of a partition: first offset, end offset (exclusive)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A span of which only some stretches, in order, can have something of what is wanted."""
+    """A span, and the stretches of it, in order, that can hold messages of the window."""
 
     span: PlannedSpan
     stretches: tuple[Stretch, ...]
 
     @property
     def size(self) -> int:
-        """How many offsets the stretches have."""
+        """Number of offsets in all stretches."""
         return sum(end - start for start, end in self.stretches)
 
 
 def to_json(offsets: Offsets, logs: TopicLogs = NO_LOGS) -> dict[str, Any]:
-    """As Spark stores offsets, `{"topic": {"0": 12}}`, and beside them what they are of: topics and
-    partitions in order, because Spark compares the text."""
+    """Return offsets in the form that Spark stores, `{"topic": {"0": 12}}`, with the ids of their
+    logs. Topics and partitions are sorted, because Spark compares the text."""
     found: dict[str, Any] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         found.setdefault(topic, {})[str(partition)] = offset
@@ -90,7 +91,7 @@ def to_json(offsets: Offsets, logs: TopicLogs = NO_LOGS) -> dict[str, Any]:
 
 
 def from_json(stored: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """The offsets that `to_json` wrote."""
+    """Read the offsets that `to_json` wrote."""
     return {
         (topic, int(partition)): offset
         for topic, partitions in stored.items()
@@ -100,8 +101,8 @@ def from_json(stored: Mapping[str, Any]) -> dict[TopicPartition, int]:
 
 
 def spans(start: Offsets, end: Offsets, logs: TopicLogs = NO_LOGS) -> list[PlannedSpan]:
-    """What lies between, in order, without empty ones, of `logs`. A partition without a start
-    starts at 0: it is younger than the query. Raises DataLoss for an end before its start."""
+    """Return the non-empty spans from `start` to `end`, in order. A partition without a start
+    begins at 0: it was added after the query began. Raises DataLoss for an end before its start."""
     found = []
     for (topic, partition), stop in sorted(end.items()):
         begin = start.get((topic, partition), 0)
@@ -113,7 +114,7 @@ def spans(start: Offsets, end: Offsets, logs: TopicLogs = NO_LOGS) -> list[Plann
 
 
 def beyond_end(topic: str, partition: int, start: int, end: int) -> str:
-    """Why a log that ends before where reading goes on cannot be read."""
+    """Return the error text for a log that ends before the offset to read from."""
     return (
         f"{topic}-{partition} was to be read from offset {start} on, and its log ends at {end}: it "
         "was deleted and made again, or data was lost"
@@ -130,10 +131,11 @@ def _backwards(topic: str, partition: int, start: int, end: int) -> str:
 def split(
     found: Sequence[PlannedSpan], *, min_partitions: int, max_records: int
 ) -> list[PlannedSpan]:
-    """The spans cut into more, so that there are at least `min_partitions` where there are as many
-    messages, and none has more than `max_records`; 0 asks for neither.
+    """Cut spans into pieces of at most `max_records` offsets each, and into at least
+    `min_partitions` pieces if there are as many offsets; 0 switches either limit off.
 
-    There are no more than that takes, and those are cut again that have the largest pieces.
+    There are no more pieces than these limits need; the spans with the largest pieces are cut
+    further first.
     """
     whole = [Held(span, ((span.start, span.end),)) for span in found]
     return split_held(whole, min_partitions=min_partitions, max_records=max_records)
@@ -142,12 +144,13 @@ def split(
 def split_held(
     found: Sequence[Held], *, min_partitions: int, max_records: int
 ) -> list[PlannedSpan]:
-    """As `split`, where only the stretches are work: a piece may have gaps between them that cost
-    nothing to read, and gaps between pieces are left out."""
+    """Like `split`, but only offsets in stretches count as work. A piece may contain gaps between
+    stretches, which cost nothing to read; gaps between pieces are left out."""
     counts = [-(-held.size // max_records) if max_records else 1 for held in found]
     missing = min(min_partitions, sum(held.size for held in found)) - sum(counts)
     if missing > 0:
-        # The largest pieces first, whose sizes are kept negative; of equal ones the first span's.
+        # A heap of negative piece sizes, so that the span with the largest pieces comes first; for
+        # equal sizes the first span.
         largest = [
             (-held.size / count, number)
             for number, (held, count) in enumerate(zip(found, counts, strict=True))
@@ -161,7 +164,7 @@ def split_held(
 
 
 def _cut(held: Held, count: int) -> list[PlannedSpan]:
-    """`count` spans whose work differs by one message at most."""
+    """Cut a span into `count` pieces whose work differs by one offset at most."""
     ends = [held.size * number // count for number in range(count + 1)]
     pieces = []
     for work_start, work_end in pairwise(ends):
@@ -177,10 +180,10 @@ def _cut(held: Held, count: int) -> list[PlannedSpan]:
 
 
 def rate_limit(start: Offsets, end: Offsets, most: int) -> dict[TopicPartition, int]:
-    """The part of the way from `start` to `end` with about `most` messages.
+    """Return an end nearer to `start`, so that a batch has about `most` messages.
 
-    Each partition gets a share as large as its part of what is waiting, and one message at least
-    while it has one, so that a small partition beside a large one does not starve.
+    Each partition gets a share in proportion to its waiting messages, and at least one message if
+    it has any, so that a small partition beside a large one does not starve.
     """
     waiting = {span_key(span): span.size for span in spans(start, end)}
     total = sum(waiting.values())
@@ -194,34 +197,35 @@ def rate_limit(start: Offsets, end: Offsets, most: int) -> dict[TopicPartition, 
 
 
 def span_key(span: PlannedSpan) -> TopicPartition:
-    """Its partition."""
+    """The partition of a span."""
     return span.topic, span.partition
 
 
 def without(offsets: Offsets, topics: Container[str]) -> dict[TopicPartition, int]:
-    """`offsets` but those of `topics`."""
+    """Return `offsets` without the partitions of `topics`."""
     return {key: offset for key, offset in offsets.items() if key[0] not in topics}
 
 
 def capped(end: Offsets, limit: Offsets) -> dict[TopicPartition, int]:
-    """`end`, nowhere beyond `limit`; partitions without a limit are left out."""
+    """Return the smaller of `end` and `limit` for each partition; partitions without a limit are
+    left out."""
     return {key: min(offset, limit[key]) for key, offset in end.items() if key in limit}
 
 
 def not_before(end: Offsets, start: Offsets) -> dict[TopicPartition, int]:
-    """`end`, nowhere before `start`."""
+    """Return the larger of `end` and `start` for each partition of `end`."""
     return {key: max(offset, start.get(key, offset)) for key, offset in end.items()}
 
 
 def stored(found: Sequence[PlannedSpan], first: Offsets) -> list[PlannedSpan]:
-    """What of the spans is not before these first offsets of their logs."""
+    """Cut from the spans the offsets below `first`, the log starts; empty spans are dropped."""
     kept = (replace(span, start=max(span.start, first[span_key(span)])) for span in found)
     return [span for span in kept if span.size > 0]
 
 
 def gone(start: Offsets, latest: Offsets) -> list[str]:
-    """What was lost since `start`, a sentence for each partition: it is not there any more, or
-    ends before."""
+    """Return a sentence about each partition of `start` that does not exist any more, or whose log
+    end in `latest` is before the offset in `start`."""
     lost = []
     for (topic, partition), offset in sorted(start.items()):
         end = latest.get((topic, partition))
@@ -235,7 +239,8 @@ def gone(start: Offsets, latest: Offsets) -> list[str]:
 
 
 def not_read(left: Iterable[TopicPartition]) -> list[str]:
-    """What is said of partitions that are there, and that the options leave out."""
+    """Return the warning for each partition that is in the checkpoint and is no longer
+    subscribed to."""
     return [
         f"{topic}-{partition} is in the checkpoint and is not subscribed to: it is not read, and "
         "from its beginning if it is subscribed to again"
@@ -250,14 +255,15 @@ def time_slice(
     stops_at: Callable[[int], Offsets],
     slice_ms: int,
 ) -> dict[TopicPartition, int]:
-    """The part of the way from `start` to `end` up to the next time that is a multiple of
-    `slice_ms` in every partition, so that no partition runs ahead of another.
+    """Return an end nearer to `start`: in every partition the first offset of the next time slice,
+    so that no partition runs ahead of another. Slices begin at multiples of `slice_ms`.
 
-    `next_times_ms` has the timestamp that comes next in each partition, where there is one;
-    `stops_at` says for a time the first offset from `start` on with that timestamp or a later one,
-    and nothing of partitions without one. So at least one partition advances, and stretches of
-    time without messages are passed over. Where nothing that comes has a time, or no multiple is
-    later, all of the way is returned.
+    `next_times_ms` has the next timestamp of each partition that has one. `stops_at` returns for a
+    time the first offset of each partition, from `start` on, with that timestamp or a later one;
+    partitions without such a message are left out. The slice is that of the earliest next
+    timestamp, so at least one partition advances, and times without messages are skipped. If no
+    next message has a timestamp, or the end of the slice does not fit in 64 bits, `end` is
+    returned.
     """
     times = [
         next_times_ms[span_key(span)]

@@ -1,9 +1,9 @@
-"""Publishing the progress of streaming queries: how far each has come, as positions at the broker.
+"""Publishes the progress of streaming queries, as named positions at the broker.
 
 Spark reports the end of a batch to a source only when the next batch begins, and never for the last
-one. A listener gets each report at once, but with offsets only. Where the offsets are to be stored
-is in the options of a source, which the query's plan has; under Spark Connect a program cannot see
-that plan, and names the queries instead.
+batch. A query listener gets each report at once, but only with offsets. The name for the positions
+is an option of the source, which is found in the query's plan. Under Spark Connect a program cannot
+see that plan, so it has to name the queries.
 """
 
 import json
@@ -36,23 +36,23 @@ from .source import NAME
 from .spark_session import AnySession, is_connect
 
 _LONGEST_WAIT_MS: Final = 5_000
-"""Spark calls one listener after the other, so the others wait for a broker that does not answer.
-"""
+"""Limit for a request to the broker. Spark calls listeners one after the other, so a broker that
+does not answer delays the other listeners."""
 
 _PYTHON_SOURCE: Final = "PythonMicroBatchStream"
-"""In the description of a source that is written in Python."""
+"""Text in the description of a source that is written in Python."""
 
 _log = logging.getLogger(__name__)
 
 
 class Publisher:
-    """Stores positions of one source under one name.
+    """Stores the positions of one source under one name.
 
-    Nothing that goes wrong is raised: it is logged, and done again with the next positions.
+    Errors are not raised but logged; the next call of `publish` stores the positions again.
     """
 
     def __init__(self, broker: BrokerOptions, name: str) -> None:
-        """`name` is the one that the positions get."""
+        """`name` is the name of the stored positions."""
         LOOP.enter()
         self._broker = broker
         self._name = name
@@ -62,7 +62,7 @@ class Publisher:
         self._failure = ""
 
     def publish(self, offsets: Offsets) -> None:
-        """Store the next offsets to read; returns when they are durable, or could not be stored."""
+        """Store the next offsets to read. Returns when they are durable or storing has failed."""
         self._wanted = dict(offsets)
         if self._wanted == self._stored:
             return
@@ -76,7 +76,7 @@ class Publisher:
             self._stored, self._failure = self._wanted, ""
 
     def close(self) -> None:
-        """Try once more what could not be stored, and close the connection."""
+        """Try once more to store positions that could not be stored, and close the connection."""
         self.publish(self._wanted)
         with suppress(Exception):
             LOOP.run(self._drop())
@@ -106,7 +106,7 @@ class Publisher:
             await consumer.close()
 
     def _warn(self, failure: str) -> None:
-        """Log a failure, once while it stays the same."""
+        """Log a failure, unless the previous failure had the same text."""
         if failure != self._failure:
             _log.warning(
                 "the progress of groupId=%s could not be stored at %s (%s); it is tried again with "
@@ -119,15 +119,15 @@ class Publisher:
 
 
 def publisher_of(options: Mapping[str, str]) -> Publisher | None:
-    """For a stream with these options of a read; None when they do not ask for one."""
+    """Return the publisher for a stream with these read options; None without a `groupId`."""
     given = OptionValues(options)
     name = group_id(given)
     return None if name is None else Publisher(given.broker(), name)
 
 
 def destination(server: str | Servers | Mapping[str, str], group: str) -> tuple[BrokerOptions, str]:
-    """Where positions are stored, and under which name: `server` is an address, or the options of
-    a read. Raises OptionError."""
+    """Return the broker that stores the positions, and their name. `server` is an address or the
+    options of a read. Raises OptionError."""
     if isinstance(server, Servers):
         broker = BrokerOptions(server)
     else:
@@ -140,7 +140,8 @@ def destination(server: str | Servers | Mapping[str, str], group: str) -> tuple[
 
 
 def earliest(ends: Iterable[Offsets]) -> Offsets:
-    """The offsets that all of several sources have reached, in what any of them reads."""
+    """Return for each partition the smallest offset that the sources have reached, over all
+    sources that read it."""
     found: dict[TopicPartition, int] = {}
     for offsets in ends:
         for key, offset in offsets.items():
@@ -152,15 +153,15 @@ def publish_progress(
     spark: AnySession,
     queries: Mapping[str, tuple[str | Servers | Mapping[str, str], str]] | None = None,
 ) -> StreamingQueryListener:
-    """From now on, store at the broker how far the streaming queries of a session have come.
+    """Store the progress of a session's streaming queries at the broker, from now on.
 
-    These are the sources with the option `groupId`, and the queries in `queries`, by the name that
-    `.queryName(...)` gives them: `{"copy": (server, group)}`. There `server` is an address or the
-    options of the read, and takes the positions of all topics that the query reads by this format.
-    Spark Connect needs `queries`, because options cannot be seen there.
+    This covers sources with the option `groupId`, and the queries in `queries`, by the name that
+    `.queryName(...)` gives them: `{"copy": (server, group)}`. `server` is an address or the options
+    of a read; that broker gets the positions of all topics that the query reads in the format
+    `horolog`. Spark Connect needs `queries`, because options cannot be seen there.
 
-    Once for a session is enough; for those of cloned sessions it has to be said again.
-    `spark.streams.removeListener` ends it. Raises OptionError.
+    One call per session is enough, but cloned sessions need their own call.
+    `spark.streams.removeListener` stops it. Raises OptionError.
     """
     named = {name: _destination(name, where) for name, where in (queries or {}).items()}
     if is_connect(spark):
@@ -188,8 +189,8 @@ def _destination(name: str, where: object) -> tuple[BrokerOptions, str]:
 
 
 class _OneText(JStreamingQueryListener):
-    """Fetches a progress from the JVM as one text. Field by field, as Spark does it, can take
-    longer than a short batch, so that what is stored would fall ever further behind."""
+    """Fetches a progress report from the JVM as one JSON text. Spark fetches it field by field,
+    which can take longer than a short batch; the stored positions would lag more and more."""
 
     def onQueryProgress(self, jevent: Any) -> None:  # noqa: N802
         fields = json.loads(jevent.progress().json())
@@ -198,9 +199,9 @@ class _OneText(JStreamingQueryListener):
 
 
 class ProgressListener(StreamingQueryListener):
-    """Stores the end of each batch under the name that its source was given.
+    """Stores the end offsets of each batch as positions, under the name given for the source.
 
-    Nothing here fails a query: what goes wrong is logged.
+    Errors are logged and never fail a query.
     """
 
     def __init__(
@@ -208,8 +209,8 @@ class ProgressListener(StreamingQueryListener):
         find: Callable[[str], StreamingQuery | None],
         named: Mapping[str, tuple[BrokerOptions, str]] | None = None,
     ) -> None:
-        """`find` gives the query with an id, while it runs. `named` are queries whose options are
-        not asked for, with where their progress is stored."""
+        """`find` returns a running query by its id. `named` maps the names of queries, whose
+        options are then not looked up, to the broker and name for their positions."""
         super().__init__()
         self._find = find
         self._named = named or {}
@@ -218,23 +219,23 @@ class ProgressListener(StreamingQueryListener):
 
     @property
     def _jlistener(self) -> Any:
-        """What the JVM calls; Spark adds and removes it."""
+        """The listener object that the JVM calls; Spark adds and removes it."""
         if self._wrapped is None:
-            from pyspark import SparkContext  # a client of Spark Connect alone has none
+            from pyspark import SparkContext  # a client for Spark Connect only has no SparkContext
 
             jvm: Any = SparkContext._jvm
             self._wrapped = jvm.PythonStreamingQueryListenerWrapper(_OneText(self))
         return self._wrapped
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """Spark waits for this before the query begins, so the query is there to be asked; when
-        its progress comes it may be gone."""
+        """Look up the options of the query's sources. Spark waits for this call before the query
+        begins, so the query still exists; at the first progress report it may have ended."""
         query = None if event.name in self._named else self._find(str(event.id))
         if query is not None:
             self.ask(query)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """A batch is done: what is behind it is next."""
+        """Store the end offsets of a finished batch."""
         progress = event.progress
         where = self._named.get(progress.name or "")
         if where is not None:
@@ -258,7 +259,7 @@ class ProgressListener(StreamingQueryListener):
                 publisher.publish(from_json(end))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Leave the brokers alone."""
+        """Close the connections of the query's publishers."""
         for publisher in self._runs.pop(event.runId, ()):
             if publisher is not None:
                 publisher.close()
@@ -266,7 +267,7 @@ class ProgressListener(StreamingQueryListener):
     def _publish_all(
         self, progress: StreamingQueryProgress, broker: BrokerOptions, group: str
     ) -> None:
-        """Store what all sources of a named query have reached."""
+        """Store the offsets that all sources of a named query have reached."""
         ends = [end for source in progress.sources if (end := _our_end(source)) is not None]
         if not ends:
             return
@@ -277,7 +278,7 @@ class ProgressListener(StreamingQueryListener):
         publisher.publish(earliest(ends))
 
     def ask(self, query: StreamingQuery) -> None:
-        """Find out under which names the progress of a query is stored, unless that is known."""
+        """Look up under which names to store the progress of a query, unless that is known."""
         if query.name in self._named or UUID(query.runId) in self._runs:
             return
         try:
@@ -286,34 +287,36 @@ class ProgressListener(StreamingQueryListener):
             _log.exception("the progress of query %s cannot be stored", query.id)
 
     def learn(self, run_id: UUID, sources: Sequence[Mapping[str, str] | None]) -> None:
-        """The options of each source of a query that runs; None for one that is not ours."""
+        """Make the publishers of a running query from the options of its sources; None stands for
+        a source of another format."""
         self._runs[run_id] = [
             None if options is None else publisher_of(options) for options in sources
         ]
 
 
 def _our_end(source: SourceProgress) -> Offsets | None:
-    """Where a batch ended in a source of this format; None for other sources, and without one."""
+    """Return the end offsets of a batch in a source of this format; None for other sources, and for
+    a batch without an end."""
     if _PYTHON_SOURCE not in source.description:
         return None
     end = json.loads(source.endOffset or "null")
     try:
         found = from_json(end)
     except (AttributeError, ValueError):
-        return None  # that of another source written in Python
+        return None  # the offsets of another source written in Python
     return found if all(type(offset) is int for offset in found.values()) else None
 
 
 def source_options(query: StreamingQuery) -> list[dict[str, str] | None]:
-    """The options of each source of a query, in the order of its progress; None for one that is
-    not ours."""
+    """Return the options of each source of a query, in the order of its progress reports; None for
+    a source of another format."""
     found: list[dict[str, str] | None] = []
     seen: list[Any] = []
     java: Any = query._jsq
     leaves = java.streamingQuery().analyzedPlan().collectLeaves()
     for place in range(leaves.size()):
         leaf = leaves.apply(place)
-        # One that is read twice in a query, and not copied for it, is one source.
+        # A leaf that appears twice in the plan is a single source.
         if not leaf.isStreaming() or leaf in seen:
             continue
         seen.append(leaf)

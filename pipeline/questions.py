@@ -1,6 +1,6 @@
-"""What a source asks a broker before it reads: topics, offsets, offsets by time.
+"""Queries to a broker that plan a read: topics, offsets, offsets by time.
 
-One connection for each process and broker, kept: Spark uses its Python processes again.
+Each process keeps one connection per broker, because Spark reuses its Python processes.
 """
 
 import asyncio
@@ -26,27 +26,27 @@ from .planning import Offsets, PlannedSpan, TopicPartition
 T = TypeVar("T")
 
 LOOP: Final = BackgroundLoop("horolog-pipeline")
-"""Of this process: what has connections runs in it."""
+"""Event loop of this process, in a thread; all connections of the pipeline belong to it."""
 
 _PEEK_WAIT_MS: Final = 100
 
 
 class _Effort(NamedTuple):
-    """How far messages are looked through."""
+    """Limits of a scan for a message by its timestamp."""
 
     messages: int
-    """At most so many of a partition, or as many more as come with the last of them."""
+    """Number of messages of a partition after which the scan ends, once the batch is complete."""
     fetch_bytes: int
 
 
 _PEEK: Final = _Effort(100_000, 16 * 1024)
-"""Nearly always the first message will do."""
+"""Limits of a scan for the next timestamp: nearly always the first message has it."""
 _LOOK_THROUGH: Final = _Effort(1_000_000, 1024 * 1024)
-"""What is looked through is read afterwards."""
+"""Limits of a scan for the end of a time slice: the scanned messages are read afterwards anyway."""
 
 
 class Topics(NamedTuple):
-    """What a broker has."""
+    """Topics of a broker."""
 
     subscribed: list[TopicPartition]
     """The partitions that are subscribed to, in order."""
@@ -55,12 +55,12 @@ class Topics(NamedTuple):
     logs: TopicLogs
 
     def has(self, key: TopicPartition) -> bool:
-        """Whether there is such a partition."""
+        """Whether the partition exists."""
         return key[1] < self.counts.get(key[0], 0)
 
 
 class Questions:
-    """Asks one broker; what fails for want of a connection is asked again."""
+    """Sends queries to one broker; requests that fail with a retriable error are retried."""
 
     def __init__(self, broker: BrokerOptions) -> None:
         LOOP.enter()
@@ -76,10 +76,10 @@ class Questions:
         )
 
     def topics(self, subscription: Subscription, *, all_named: bool = True) -> Topics:
-        """The topics there are, with the partitions that are subscribed to.
+        """Return all topics, and the partitions that are subscribed to.
 
-        Raises UnknownTopicOrPartition for a topic or partition that was named and is not there,
-        unless `all_named` is false.
+        Raises UnknownTopicOrPartition for a named topic or partition that does not exist, unless
+        `all_named` is false.
         """
         described = self._ask(self._admin.describe_cluster)
         counts = {name: topic.partitions for name, topic in described.topics.items()}
@@ -87,7 +87,7 @@ class Questions:
         return Topics(partitions, counts, logs_of(described))
 
     def log_of(self, topic: str) -> LogId:
-        """Which log a topic has; a topic that is not there has none."""
+        """Return the ids of a topic's logs; the topic id is empty if the topic does not exist."""
         described = self._ask(partial(self._admin.describe_cluster, [topic]))
         return logs_of(described).of(topic)
 
@@ -128,15 +128,16 @@ class Questions:
                 )
 
     def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offsets stored."""
+        """Return the log starts."""
         return self._offsets(partitions, EARLIEST)
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets that the next messages will get."""
+        """Return the log ends: the offsets that the next messages will get."""
         return self._offsets(partitions, LATEST)
 
     def at_times(self, times_ms: Offsets) -> dict[TopicPartition, int | None]:
-        """The first offsets with this timestamp or a later one; None where there is none."""
+        """Return the first offset of each partition with the given timestamp or a later one; None
+        if it has no such message."""
         return {
             key: result.offset if isinstance(result, Found) else None
             for key, result in self._found(times_ms).items()
@@ -145,17 +146,17 @@ class Questions:
     def next_times_ms(
         self, spans: Sequence[PlannedSpan], before_ms: int
     ) -> dict[TopicPartition, int]:
-        """The timestamp of the first message of each span, or of the first one before `before_ms`
-        if others are first; -1 for a message without one. Spans without are left out."""
+        """Return for each span the timestamp of its first message below `before_ms`; -1 if that
+        message has no timestamp. Spans without such a message are left out."""
         seen = self._run(partial(self._first_in, spans, -1, before_ms, _PEEK))
         return {key: time_ms for key, (_, time_ms) in seen.items() if time_ms is not None}
 
     def stops_at(
         self, spans: Sequence[PlannedSpan], time_ms: int, before_ms: int
     ) -> dict[TopicPartition, int]:
-        """The first offset of each span with a timestamp in [time_ms, before_ms); spans without
-        are left out. Where a search by time finds no answer, messages are looked through, as many
-        as there are time for: it is then the first one that was not."""
+        """Return the first offset of each span with a timestamp in [time_ms, before_ms); spans
+        without one are left out. If a search by time does not give the answer, messages are
+        scanned; if the scan reaches its limit, the result is the first offset not scanned."""
         found = self._found({(span.topic, span.partition): time_ms for span in spans})
         stops, unclear = {}, []
         for span in spans:
@@ -166,8 +167,8 @@ class Questions:
             if at.offset >= span.start and at.timestamp_ms < before_ms:
                 stops[key] = at.offset
                 continue
-            # The search began where the log does, and came to a message that was read already or
-            # is not meant. Nothing before that is as late.
+            # The search begins at the log start and found a message before the span, or one with
+            # a timestamp from `before_ms` on. No message before that one is at or after `time_ms`.
             begin = max(at.offset, span.start)
             if begin < span.end:
                 unclear.append(PlannedSpan(*key, begin, span.end))
@@ -175,9 +176,9 @@ class Questions:
         return stops | {key: offset for key, (offset, _) in seen.items()}
 
     def wait_beyond(self, ends: Offsets, wait_ms: int) -> None:
-        """Return when there is something behind one of these ends, or after `wait_ms`."""
+        """Wait until a partition has messages from its offset in `ends` on, at most `wait_ms`."""
         if wait_ms:
-            with suppress(HorologError):  # the next question raises what is wrong
+            with suppress(HorologError):  # the next query raises the error
                 self._run(partial(self._wait_beyond, ends, wait_ms))
 
     def _found(self, times_ms: Offsets) -> dict[TopicPartition, FindResult]:
@@ -195,7 +196,7 @@ class Questions:
         return {key: answers[0].offset or 0 for key, answers in zip(keys, found, strict=True)}
 
     def _each(self, questions: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
-        """The answers to all, asked at once."""
+        """Send all queries at once and return the answers in order."""
         asked = list(questions)
 
         async def ask() -> list[T]:
@@ -223,8 +224,9 @@ class Questions:
     async def _first_in(
         self, spans: Sequence[PlannedSpan], from_ms: int, before_ms: int, effort: _Effort
     ) -> dict[TopicPartition, tuple[int, int | None]]:
-        """Offset and timestamp of the first message of each span with one in [from_ms, before_ms).
-        Spans without are left out; where too many had to be looked at, the timestamp is None."""
+        """Scan each span for its first message with a timestamp in [from_ms, before_ms); return
+        offset and timestamp. Spans without one are left out. If the scan reaches its limit, the
+        timestamp is None and the offset is the first one not scanned."""
         seen: dict[TopicPartition, tuple[int, int | None]] = {}
         if not spans:
             return seen
@@ -265,7 +267,7 @@ _QUESTIONS: Final[dict[tuple[int, BrokerOptions], Questions]] = {}
 
 
 def questions(broker: BrokerOptions) -> Questions:
-    """The one of this process."""
+    """Return this process's `Questions` for a broker."""
     key = (os.getpid(), broker)
     found = _QUESTIONS.get(key)
     if found is None:

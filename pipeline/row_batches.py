@@ -1,8 +1,7 @@
-"""Messages in columns as Arrow record batches.
+"""Converts batches of the client, in columns, to Arrow record batches.
 
-The columns of the client are laid out as Arrow's already, so most are only wrapped. Arrow's
-functions are imported where they are used: that takes a tenth of a second, and planning a read
-does without.
+The client's columns have Arrow's layout already, so most are only wrapped. `pyarrow.compute` is
+imported where it is used: the import takes a tenth of a second, and planning does not need it.
 """
 
 from bisect import bisect_left
@@ -19,16 +18,17 @@ from .option_values import OptionError
 from .planning import Window
 
 SPARK_ROWS: Final = 32_768
-"""Small batches are joined up to this: each costs Spark a millisecond or so."""
+"""Rows up to which small batches are joined: each batch costs Spark about a millisecond."""
 
 SPARK_BYTES: Final = 8 * 1024 * 1024
-"""And up to this, as Arrow counts them: Spark holds a batch, and copies of it, in memory."""
+"""Bytes up to which small batches are joined, as Arrow counts them: Spark holds a batch, and copies
+of it, in memory."""
 
 
 def record_batch(
     batch: ColumnBatch, schema: pa.Schema, *, start: int = 0, end: int = INT64_MAX
 ) -> pa.RecordBatch:
-    """The messages with an offset from `start` on and below `end`, in the columns of `schema`."""
+    """Return the messages with offsets in [start, end), in the columns of `schema`."""
     arrays = [_COLUMNS[name](batch) for name in schema.names]
     found = pa.RecordBatch.from_arrays(arrays, schema=schema)
     offsets = batch.offsets
@@ -38,12 +38,12 @@ def record_batch(
 
 
 def content_of(schema: pa.Schema) -> frozenset[Content]:
-    """What has to be read of messages for the columns of `schema`."""
+    """Return which parts of messages (keys, values, headers) the columns of `schema` need."""
     return frozenset(_CONTENT[name] for name in schema.names if name in _CONTENT)
 
 
 def in_window(batch: pa.RecordBatch, times_ms: pa.Array, window: Window) -> pa.RecordBatch:
-    """The rows whose time, of `times_ms` (int64), is in the window."""
+    """Return the rows whose time is in the window. `times_ms` (int64) has one time per row."""
     from pyarrow import compute as pc
 
     wanted = pc.greater_equal(times_ms, window.from_ms)
@@ -54,18 +54,18 @@ def in_window(batch: pa.RecordBatch, times_ms: pa.Array, window: Window) -> pa.R
 
 
 def times_of(batch: ColumnBatch) -> pa.Array:
-    """Their timestamps, int64, -1 for none."""
+    """Return the messages' timestamps as int64, -1 for a message without one."""
     return _wrapped(pa.int64(), batch.count, batch.timestamps_ms)
 
 
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows, small batches made one and large ones cut; empty ones are dropped. A row that
-    is larger than `SPARK_BYTES` has a batch of its own."""
+    """Yield the same rows with small batches joined and large ones cut; empty batches are dropped.
+    A row larger than `SPARK_BYTES` gets its own batch."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         for piece in _pieces(batch):
-            # Too much for a slice, but forty times as quick as to count what it uses.
+            # Too large a number for a slice, but forty times faster than `nbytes`, which is exact.
             piece_bytes = piece.get_total_buffer_size()
             if rows and (rows + piece.num_rows > SPARK_ROWS or size + piece_bytes > SPARK_BYTES):
                 yield _join(waiting)
@@ -78,7 +78,7 @@ def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _pieces(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-    """The rows in batches of up to `SPARK_BYTES`, uncopied."""
+    """Cut a batch into batches of up to `SPARK_BYTES`, without copying."""
     rows = batch.num_rows
     if not rows:
         return []
@@ -123,7 +123,8 @@ def _timestamps(batch: ColumnBatch, times_ms: memoryview | None) -> pa.Array:
 
 
 def _timestamp_types(batch: ColumnBatch) -> pa.Array:
-    """-1 also for a message without a time in a format that can have one."""
+    """Return the column `timestampType`: -1 for every message without a timestamp, also in a format
+    that has a timestamp type."""
     from pyarrow import compute as pc
 
     found = _wrapped(pa.int8(), batch.count, batch.timestamp_types).cast(pa.int32())

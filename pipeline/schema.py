@@ -33,14 +33,15 @@ _COLUMNS: Final[dict[str, tuple[DataType, pa.DataType]]] = {
     ),
     "appendTime": (TimestampType(), pa.timestamp("us", tz="UTC")),
 }
-"""As in Spark's Kafka source; `appendTime` is when the broker appended the message.
+"""Columns by name, with the types of Spark's Kafka source. `appendTime` is when the broker appended
+the message.
 
-`timestampType` is 0 for a time the producer gave, 1 for the broker's, -1 for none.
+`timestampType` is 0 for a producer's timestamp, 1 for a broker's, -1 for a message without one.
 """
 
 
 def spark_schema(*, headers: bool, append_time: bool) -> StructType:
-    """The columns of a read that names none."""
+    """Return the columns of a read without `.schema(...)`."""
     wanted = {"headers": headers, "appendTime": append_time}
     return StructType(
         [StructField(name, kind) for name, (kind, _) in _COLUMNS.items() if wanted.get(name, True)]
@@ -48,9 +49,9 @@ def spark_schema(*, headers: bool, append_time: bool) -> StructType:
 
 
 def column_names(schema: StructType) -> tuple[str, ...]:
-    """The columns that `.schema(...)` asks for, in its order.
+    """Return the names of the columns in `.schema(...)`, in its order.
 
-    Raises OptionError for a column that there is not, or that has another type.
+    Raises OptionError for an unknown column, a wrong type, or a column named twice.
     """
     lower = {name.lower() for name in _COLUMNS}
     check_names(
@@ -74,7 +75,7 @@ def column_names(schema: StructType) -> tuple[str, ...]:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """What the record batches of these columns look like."""
+    """Return the Arrow schema of the record batches with these columns."""
     return pa.schema(
         [
             pa.field(field.name, _COLUMNS[field.name][1], nullable=field.nullable)

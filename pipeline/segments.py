@@ -1,10 +1,11 @@
-"""Reading closed segments from their files, without a broker.
+"""Reads closed segments from their files, without a broker.
 
-The last segment of a partition is left out: the broker appends to it. Files are listed when the
-read is planned; one that retention removes afterwards ends the read with an error.
+The active segment of a partition is left out: the broker appends to it. Files are listed when the
+read is planned; if retention removes one afterwards, the read fails with an error.
 
-Where the messages of a segment are is told by the files beside it. Indexes are believed where they
-fit the line of their segment in `index-checksums`, and nothing is left out because of others.
+The indexes of a segment tell where it can have messages of a window. An index is used only if it
+has the length and checksum that `index-checksums` records; without a usable index nothing of the
+segment is left out.
 """
 
 import mmap
@@ -37,10 +38,10 @@ from .planning import DataLoss, Window
 from .row_batches import content_of, in_window, joined, record_batch, times_of
 
 Stretch = tuple[int, int]
-"""Bytes of a log, from the first up to the second, which is exclusive."""
+"""Range of bytes of a log file: first position, end position (exclusive)."""
 
 TASK_BYTES: Final = 128 * 1024 * 1024
-"""The default of `spark.sql.files.maxPartitionBytes`."""
+"""Target size of a task: the default of `spark.sql.files.maxPartitionBytes`."""
 
 _VIEW_BYTES: Final = 4 * 1024 * 1024
 _MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
@@ -48,26 +49,27 @@ _MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SegmentSpan:
-    """A stretch of a segment's log."""
+    """A range of bytes of a segment's log, before it is cut for tasks."""
 
     place: tuple[str, int]
     """Topic and partition."""
     path: str
-    """Of the log."""
+    """Path of the log file."""
     start: int
     end: int
     log_start_offset: int
-    """Messages before it were trimmed."""
+    """Log start of the partition; messages below it were trimmed."""
     cuts: Callable[[], Sequence[int]]
-    """Where entries of the whole log begin, ascending: it can be cut there."""
+    """Returns the positions of the log file where it can be cut, ascending: entries begin there."""
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Size in bytes."""
         return self.end - self.start
 
     def nearest_cut(self, position: int) -> int:
-        """The place nearest to `position` where the stretch can be cut, its ends among them."""
+        """Return the position nearest to `position` where the span can be cut; its start and end
+        count too."""
         cuts = self.cuts()
         inside = cuts[bisect_right(cuts, self.start) : bisect_left(cuts, self.end)]
         at = bisect_left(inside, position)
@@ -76,7 +78,7 @@ class SegmentSpan:
 
 
 def pack(parts: Iterable[SegmentSpan], tasks: int) -> list[list[SegmentSpan]]:
-    """The parts in their order, cut for up to `tasks` tasks of about equal bytes."""
+    """Divide the parts, in their order, among up to `tasks` tasks of about equal size in bytes."""
     found = list(parts)
     total = sum(part.size for part in found)
     ends = [total * number // tasks for number in range(1, tasks)]
@@ -102,7 +104,7 @@ class SegmentFiles:
     """The files of one closed segment."""
 
     def __init__(self, folder: Path, base_offset: int, checksums: SegmentChecksums | None) -> None:
-        """`checksums` is its line, if there is one."""
+        """`checksums` is the segment's line in `index-checksums`, if there is one."""
         self._base_offset = base_offset
         self.log = folder / f"{base_offset:020d}.log"
         self._size = self.log.stat().st_size
@@ -111,7 +113,8 @@ class SegmentFiles:
         self._cuts: Sequence[int] | None = None
 
     def stretches(self, window: Window | None) -> list[Stretch]:
-        """Where messages of the window may be, in order; all of the log without a window."""
+        """Return the ranges of the log that can hold messages of the window, in order; without a
+        window the whole log."""
         whole = [(0, self._size)] if self._size else []
         if window is None or self._known is None or not whole:
             return whole
@@ -129,7 +132,8 @@ class SegmentFiles:
         return whole if self._may_reach(window.from_ms) else []
 
     def cuts(self) -> Sequence[int]:
-        """Where entries of the log begin, by its offset index; none where that has nothing."""
+        """Return positions where entries of the log begin, from the offset index; empty if the
+        index is missing, empty or not to be trusted."""
         if self._cuts is None:
             self._cuts = self._read_cuts()
         return self._cuts
@@ -142,8 +146,8 @@ class SegmentFiles:
         return sorted({position for _, position in OFFSET_ENTRY.iter_unpack(entries)})
 
     def _may_reach(self, start_ms: int) -> bool:
-        """Whether there may be a message from `start_ms` on, by the time index: the last entry has
-        the largest timestamp."""
+        """Whether the segment can have a message from `start_ms` on. The last entry of the time
+        index has the largest timestamp."""
         assert self._known is not None
         data = self._read(".timeindex", self._known.time_index)
         if data is None:
@@ -154,7 +158,8 @@ class SegmentFiles:
         return latest_ms >= start_ms
 
     def _read(self, suffix: str, known: tuple[int, int]) -> bytes | None:
-        """A file of this length and CRC-32; None where there is no such file."""
+        """Read the file beside the log with this suffix; None if it is missing, or its length and
+        CRC-32 differ from `known`."""
         try:
             data = self.log.with_suffix(suffix).read_bytes()
         except FileNotFoundError:
@@ -163,9 +168,11 @@ class SegmentFiles:
 
 
 def read_log_start(folder: Path, place: tuple[str, int]) -> int:
-    """Where the log in a folder begins: what was trimmed of its first segment is in the file.
+    """Return the log start of the partition in a folder; trimmed messages can still be in the file
+    of its first segment.
 
-    By the data directory, if the folder lies in one; 0 where it does not. Raises OptionError.
+    The log start is read from the checkpoint in the data directory; 0 if the folder is in none.
+    Raises OptionError.
     """
     checkpoint = folder.parent / LOG_START_OFFSETS
     try:
@@ -181,7 +188,7 @@ def read_log_start(folder: Path, place: tuple[str, int]) -> int:
 
 
 def read_checksums(folder: Path) -> Mapping[int, SegmentChecksums]:
-    """What is noted of the indexes of a folder, by base offset."""
+    """Read a folder's `index-checksums`, by base offset; empty without such a file."""
     try:
         return parse_checksums((folder / FILE_NAME).read_bytes())
     except FileNotFoundError:
@@ -190,29 +197,30 @@ def read_checksums(folder: Path) -> Mapping[int, SegmentChecksums]:
 
 @dataclass(frozen=True, slots=True)
 class SegmentPart:
-    """Whole entries of a segment that takes no appends any more."""
+    """Range of complete entries of a closed segment, as a task gets it."""
 
     topic: str
     partition: int
     path: str
-    """Of its log, the same on every machine that reads."""
+    """Path of the log file; it must be the same on every machine that reads."""
     start: int
-    """The first byte to read."""
+    """Position of the first byte to read."""
     end: int
-    """The byte behind the last one."""
+    """Position behind the last byte to read."""
     log_start_offset: int
-    """Messages before it were trimmed."""
+    """Log start of the partition; messages below it were trimmed."""
 
 
 Packed = tuple[SegmentPart, ...]
-"""What one task reads, in the order of the log."""
+"""The parts that one task reads, in the order of the log."""
 
 
 def plan(text: str, window: Window | None, min_partitions: int) -> list[Packed]:
-    """The closed segments of the partition folders in `text`, separated by commas, as far as they
-    may have messages of `window`, packed for tasks of about equal bytes: as many as there are
-    folders with any, or `min_partitions`, or more so that none is much larger than `TASK_BYTES`.
-    Raises OptionError for what is no such folder."""
+    """Plan tasks of about equal size for closed segments. `text` names partition folders, separated
+    by commas; parts that cannot have messages of `window` are left out. There are at least as many
+    tasks as folders with data and at least `min_partitions`, and enough that none is much larger
+    than `TASK_BYTES`. Raises OptionError for a folder that is not of a partition or cannot be
+    read."""
     try:
         folders = [
             list(_plan_folder(Path(name.strip()).absolute(), window)) for name in text.split(",")
@@ -247,7 +255,7 @@ def _plan_folder(folder: Path, window: Window | None) -> Iterator[SegmentSpan]:
         try:
             files = SegmentFiles(folder, base_offset, checksums.get(base_offset))
         except FileNotFoundError:
-            continue  # retention was quicker
+            continue  # retention has removed the segment meanwhile
         for start, end in files.stretches(window):
             yield SegmentSpan(place, str(files.log), start, end, log_start_offset, files.cuts)
 
@@ -261,10 +269,10 @@ def _not_permitted(path: object) -> OptionError:
 
 
 def batches(packed: Packed, schema: pa.Schema, window: Window | None) -> Iterator[pa.RecordBatch]:
-    """The messages of these parts in the columns of `schema`, those with a timestamp in
-    `window`, if there is one.
+    """Yield the messages of a task's parts in the columns of `schema`; with `window` only messages
+    with a timestamp in the window.
 
-    Raises DataLoss when the file is gone, CorruptMessage when it is damaged.
+    Raises DataLoss if a file is gone, CorruptMessage if it is damaged.
     """
     return joined(batch for part in packed for batch in _batches(part, schema, window))
 
@@ -304,10 +312,10 @@ def _columns(log: memoryview, content: frozenset[Content]) -> Iterator[Columns]:
         with log[position : position + size] as view:
             end = walk(view, 0, len(view), check_crc=False).end
             if not end and position + len(view) < len(log):
-                size *= 2  # one entry is larger than all of it
+                size *= 2  # the view is smaller than its first entry
                 continue
             if not end:
-                # What is left is no whole entry; the damage says why, if there is any.
+                # The rest is not a complete entry. If it is damaged, this raises CorruptMessage.
                 yield from reading(view)
                 return
             with view[:end] as whole:

@@ -1,11 +1,11 @@
-"""Rows on their way into topics.
+"""Sends the rows of a Spark task to topics.
 
-The rows of each partition are cut into record batches by their sizes alone, not by the limits of a
-topic, which can change: those decide in how many parts a batch is sent. So a task that is run
-again with the same rows sends the same batches with the same numbers, and the broker knows those
-that it has. The last one can be shorter than it would have been: when what makes the rows fails, a
-task comes to its end behind some of them, without a word. Of that batch the next attempt sends the
-rest.
+The rows of each partition are cut into record batches by their sizes alone. The limits of a topic
+can change, so they only decide in how many parts a batch is sent. A task that runs again with the
+same rows therefore sends the same batches with the same sequence numbers, and the broker recognises
+the batches that it has. Only the last batch of an attempt can be shorter: if the code that makes
+the rows fails, Spark ends the rows of the task early, without an error. The next attempt then sends
+the rest of that batch.
 """
 
 import asyncio
@@ -27,12 +27,13 @@ from .options import Partitioner, WriteOptions
 from .storing import PackedBatch, PartitionLane, Storing, other_rows
 
 _BATCH_BYTES: Final = 512 * 1024
-"""Below the default of `max.message.bytes`, so that most topics take a batch whole."""
+"""Size limit of a batch; below the default of `max.message.bytes`, so that most topics accept a
+batch in one part."""
 _BUFFERED_BYTES: Final = 32 * 1024 * 1024
 
 
 class Row(NamedTuple):
-    """A message to be written."""
+    """A message to write."""
 
     topic: str
     partition: int | None
@@ -43,19 +44,18 @@ class Row(NamedTuple):
 
 
 RowTuple = tuple[str, int | None, bytes | None, bytes | None, int, Headers]
-"""A row that has not been made a `Row`, which takes as long as to encode it."""
+"""The fields of a `Row` as a plain tuple: to make a `Row` takes as long as to encode it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnRows:
-    """Messages of one topic without partitions and headers of their own, as columns of one
-    length."""
+    """Messages of one topic as columns of equal length; they have no partitions and no headers."""
 
     topic: str
     values: BinaryColumn
     keys: BinaryColumn | None
     times_ms: memoryview
-    """Offsets as int64."""
+    """Create times in epoch milliseconds, int64."""
 
     def __len__(self) -> int:
         return len(self.times_ms)
@@ -67,33 +67,35 @@ class ColumnRows:
 
 
 def producer_id(writer: str, task: int, batch: int = 0) -> int:
-    """The same for every attempt of a task, and different from every other one's.
+    """Return a producer id that is the same for every attempt of a task, and different for every
+    other task.
 
-    `writer` is a query or a job. The broker recognises by it what an attempt has sent.
+    `writer` names a query or a job. By this id the broker recognises the batches of an earlier
+    attempt.
     """
     digest = hashlib.sha256(f"{writer}/{task}/{batch}".encode()).digest()
     return SELF_CHOSEN | int.from_bytes(digest[:8]) & (SELF_CHOSEN - 1)
 
 
 class Sending:
-    """One task's writes. Use `send`, once."""
+    """Writes the rows of one task. Call `send` once."""
 
     def __init__(self, options: WriteOptions, producer: int, task: int) -> None:
         self._options = options
         self._producer = producer
         self._numbered = producer != NO_PRODUCER_ID
         self._turn = task
-        """The partition of rows without a key, and without one of their own; the next batch of
-        them goes to the next one."""
+        """Number of the partition, modulo their count, for rows with neither a key nor a given
+        partition. It grows after each batch, so that partitions get such batches in turn."""
         self._lanes: dict[tuple[str, int], PartitionLane] = {}
         self._counts: dict[str, int] = {}
         self._under_way: set[asyncio.Task[None]] = set()
         self._buffered = 0
 
     async def send(self, batches: Iterable[Iterator[RowTuple] | ColumnRows]) -> int:
-        """Send all rows, `Row`s or tuples like them; says how many. They are written on return.
+        """Send all rows and return their number. On return all rows are written.
 
-        Raises what the broker reports, ConnectionFailed and RequestTimedOut.
+        Raises the broker's errors, ConnectionFailed and RequestTimedOut.
         """
         self._cluster = cluster_of(self._options.broker)
         self._storing = Storing(self._cluster, self._options, self._producer)
@@ -102,8 +104,8 @@ class Sending:
             for batch in batches:
                 rows += await self._add(batch)
                 if self._cluster.kafka and self._numbered:
-                    # Kafka cannot be asked which part of a batch it has. Most early ends are where
-                    # a batch of Spark's ends.
+                    # Kafka does not tell which part of a batch it has. Rows that end early mostly
+                    # end with one of Spark's batches, so ours end there too.
                     self._cut_all()
                 await self._make_room(_BUFFERED_BYTES)
             self._cut_all()
@@ -124,7 +126,7 @@ class Sending:
             return await self._add_columns(batch)
         count = 0
         lane: PartitionLane | None = None
-        # Looked up again only where it can be another one: most rows follow one of their own lane.
+        # The lane is looked up again only if it can differ: most rows go to that of the last row.
         lane_topic, lane_turn = "", -1
         by_key = self._options.partitioner is not Partitioner.NONE
         for topic, partition, key, value, time_ms, headers in batch:
@@ -145,18 +147,18 @@ class Sending:
                     encoder = lane.encoder
             encoder.add(value, key, time_ms, headers)
             count += 1
-        # What is under way gets on while the next rows are made.
+        # Lets requests in flight go on while Spark makes the next rows.
         await asyncio.sleep(0)
         return count
 
     async def _go_by_turns(self, rows: ColumnRows) -> bool:
-        """Whether rows go to the partition whose turn it is, whatever their keys."""
+        """Whether keys do not matter for these rows, so that partitions get them in turn."""
         if rows.keys is None or self._options.partitioner is Partitioner.NONE:
             return True
         return (self._counts.get(rows.topic) or await self._partitions(rows.topic)) == 1
 
     async def _add_columns(self, rows: ColumnRows) -> int:
-        """As `_add` for such rows, with the same cuts."""
+        """Like `_add`, for columns of rows whose keys do not matter; batches are cut alike."""
         start = 0
         while start < len(rows):
             lane = await self._lane(rows.topic, None, None)
@@ -167,12 +169,12 @@ class Sending:
                 self._cut(lane)
                 self._turn += 1
                 await self._make_room(_BUFFERED_BYTES)
-        # What is under way gets on while the next rows are made.
+        # Lets requests in flight go on while Spark makes the next rows.
         await asyncio.sleep(0)
         return len(rows)
 
     async def _lane(self, topic: str, partition: int | None, key: bytes | None) -> PartitionLane:
-        """The one that a row goes to."""
+        """Return the sending lane (one per partition) for a row."""
         partitions = self._counts.get(topic) or await self._partitions(topic)
         if partition is None:
             chosen = self._options.partitioner
@@ -198,7 +200,7 @@ class Sending:
             self._cut(lane)
 
     def _cut(self, lane: PartitionLane) -> None:
-        """Send what the lane's encoder holds."""
+        """Begin to send the rows in the lane's encoder as a batch; do nothing if it is empty."""
         count = lane.encoder.count
         if not count:
             return
@@ -217,7 +219,7 @@ class Sending:
         self._buffered -= len(batch.data)
 
     async def _make_room(self, most_bytes: int) -> None:
-        """Wait until at most so much is under way. Raises what went wrong."""
+        """Wait until at most `most_bytes` of batches are in flight. Raises errors of sending."""
         while self._under_way and (self._buffered > most_bytes or not most_bytes):
             done, self._under_way = await asyncio.wait(
                 self._under_way, return_when=asyncio.FIRST_COMPLETED

@@ -1,5 +1,5 @@
-"""Writing rows into topics: the two writers of the data source; and what a process of Spark's
-workers gets, and others do not."""
+"""Writes rows to topics: the batch writer and the stream writer of the data source. Also tunes the
+worker processes of Spark."""
 
 import asyncio
 import logging
@@ -30,15 +30,15 @@ from .options import WriteOptions
 from .sending import ColumnRows, RowTuple, Sending, producer_id
 
 _USED_AGAIN: Final = "SPARK_REUSE_WORKER"
-"""Environment variable of a worker that gets one task after the other."""
+"""Environment variable that Spark sets in workers that run one task after the other."""
 
 _DAEMON: Final = "pyspark.daemon"
-"""The program that workers are forked from."""
+"""Module of the program from which Spark forks workers."""
 
 _LET_GO: Final = (BrokenPipeError, ConnectionResetError)
 
 _settled: set[int] = set()
-"""The processes that `settle` has been called in."""
+"""Ids of the processes in which `settle` has tuned memory."""
 
 _ROW_COLUMNS: Final = ("key", "value", "headers", "topic", "partition", "timestamp")
 _TYPES: Final = {
@@ -59,10 +59,10 @@ _log = logging.getLogger(__name__)
 
 
 def settle() -> None:
-    """Call `memory.settle` in a worker of Spark's; once.
+    """Call `memory.settle` once in a worker process of Spark; do nothing in other processes.
 
-    Spark has such a worker collect garbage after each task. To look at all modules again and again
-    takes longer than many a task, and finds nothing.
+    Such a worker collects garbage after each task. A collection over all modules takes longer than
+    a short task, and finds nothing.
     """
     if _USED_AGAIN in os.environ and os.getpid() not in _settled:
         _settled.add(os.getpid())
@@ -70,11 +70,11 @@ def settle() -> None:
 
 
 def end_quietly() -> None:
-    """Have this process, if it is a worker of Spark's, print nothing when Spark lets go of it.
+    """In a worker process of Spark, print no traceback when Spark closes the connection.
 
-    Spark closes the connection of a worker as soon as it needs it no more: it has the plan or the
-    rows that it wants, the job is cancelled, the session stops. What the worker says last cannot
-    be delivered then, and its program prints that with a traceback.
+    Spark closes a worker's connection as soon as it does not need it: it has its plan or its rows,
+    the job is cancelled, or the session stops. The worker then cannot send its last answer, and
+    its program would print the error with a traceback.
     """
     program: Any = sys.modules["__main__"]
     if getattr(getattr(program, "__spec__", None), "name", None) == _DAEMON:
@@ -82,26 +82,26 @@ def end_quietly() -> None:
 
 
 class _Traceback:
-    """The module `traceback` as that program uses it."""
+    """Stands for the module `traceback` in the worker's program."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(traceback, name)
 
     def print_exc(self) -> None:
-        """As the function of the module, but of a connection that was closed."""
+        """Print the current exception, unless it says that the connection was closed."""
         if not isinstance(sys.exception(), _LET_GO):
             traceback.print_exc()
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task has written."""
+    """Result of a task: how many rows it has written."""
 
     rows: int
 
 
 class _Writer:
-    """What both have in common; pickled into every task."""
+    """Base of both writers; Spark pickles it for every task."""
 
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
         self._options = options
@@ -121,7 +121,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
         _Writer.__init__(self, schema, options)
-        # Made once and pickled into all tasks, so the attempts of a task have it in common.
+        # Made once and pickled for all tasks, so all attempts of a task have the same id.
         self._job = options.job_id or uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -132,7 +132,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         return self._send(iterator, who, task)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """What finished tasks have written stays: a log takes nothing back."""
+        """Log how many rows stay: rows of finished tasks cannot be removed from a log."""
         _log.warning("%s", aborted(messages))
 
 
@@ -151,22 +151,22 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         return self._send(iterator, who, task)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """What finished tasks have written stays, and is recognised when the batch comes again."""
+        """Log how many rows stay. If the batch runs again, the broker recognises them."""
         _log.warning("batch %s: %s", batchId, aborted(messages))
 
 
 def aborted(messages: list[WriterCommitMessage | None]) -> str:
-    """What is in the log of a write that failed."""
+    """Return the text about the rows that a failed write leaves in the log."""
     rows = sum(message.rows for message in messages if isinstance(message, Written))
     return f"the write failed after {rows} rows, which stay in the log"
 
 
 def columns(schema: StructType, options: WriteOptions) -> dict[str, str]:
-    """The columns of a message that the rows have, by what they are for.
+    """Return for each field of a message (key, value, ...) the name of its column in the rows.
 
-    Raises OptionError for a column that means nothing or has a type that it cannot have.
+    Raises OptionError for an unknown or missing column, or one with a wrong type.
     """
-    # In any case, as Spark takes them.
+    # Names are compared without case, as Spark does.
     lower = [name.lower() for name in schema.names]
     names = dict(zip(lower, schema.names, strict=True))
     for name in names:
@@ -224,7 +224,7 @@ def _rows(
 
 
 def _strings(batch: pa.RecordBatch, name: str) -> pa.Array:
-    """A column of byte strings, or of text as UTF-8."""
+    """Return a column as byte strings; text is encoded as UTF-8."""
     array = batch.column(name)
     return array if pa.types.is_binary(array.type) else array.cast(pa.binary())
 
@@ -240,18 +240,19 @@ def _binary(array: pa.Array) -> BinaryColumn:
 
 
 def _int64(array: pa.Array) -> memoryview:
-    """An array of int64 without nulls."""
+    """Return the values of an int64 array without nulls."""
     _, data = _whole(array).buffers()
     return memoryview(data)[: _INT64_BYTES * len(array)].cast("B").cast("q")
 
 
 def _whole(array: pa.Array) -> pa.Array:
-    """The same with buffers of its own where it is a part of another."""
+    """Return the array, copied if it is a slice, so that its buffers begin with its first value."""
     return pa.concat_arrays([array.slice(0, 0), array]) if array.offset else array
 
 
 def _times_ms(batch: pa.RecordBatch, columns: dict[str, str], now_ms: int) -> pa.Array:
-    """Create times, int64; rows without one get the time of the write."""
+    """Return the create times in ms, int64; rows without one get `now_ms`, the time of the write.
+    Raises OptionError for a time before 1970."""
     if "timestamp" not in columns:
         return pa.repeat(pa.scalar(now_ms, pa.int64()), batch.num_rows)
     from pyarrow import compute as pc

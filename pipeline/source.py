@@ -1,10 +1,11 @@
 """The data source `horolog` of Spark.
 
-Spark makes these objects in processes of their own and pickles them on. The data source looks up
-what a batch is to read when it is made; the others do nothing but remember what they were given.
+Spark makes these objects in separate processes and pickles them. The data source resolves the
+offsets of a batch read when it is constructed; the constructors of readers and writers only store
+their arguments.
 
-Spark makes a data source for each `load()` and plans its read at the first action, which may be
-hours later. Spark does not say whether it loads a batch or a stream, or begins a write.
+Spark constructs a data source for each `load()` and plans its read at the first action, which may
+be hours later. Spark does not tell whether it loads a batch or a stream, or begins a write.
 """
 
 import logging
@@ -43,35 +44,36 @@ from .schema import arrow_schema, column_names, spark_schema
 from .sink import BatchWriter, StreamWriter, end_quietly, settle
 
 Pieces = tuple[PlannedSpan | segments.Packed, ...]
-"""One for each task."""
+"""The parts of a batch read, one for each task."""
 
 NAME: Final = "horolog"
 
 _log = logging.getLogger(__name__)
 
 _NO_LIMIT: Final = 2**62
-"""Rows of a limit that is none: it tells our own limits from an engine that asks for all."""
+"""Number of rows that stands for no limit. With it `latestOffset` can tell that its own limits
+apply, and that Spark does not ask for everything."""
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What was found at `load()`."""
+    """Result of planning a batch read at `load()`."""
 
     pieces: Pieces | None
     why_none: str = ""
-    """What kept them from being looked up; empty when these are no options of a batch."""
+    """Error that kept the plan from being made; empty also if the options are not of a batch."""
 
 
 def load(given: Mapping[str, str], now_ms: int) -> Loaded:
-    """Look up what a batch with these options would read. Raises nothing: it may be none, and
-    what is wrong with one is raised when it is planned."""
+    """Plan a batch read with these options. Raises nothing: the options may be of a stream or a
+    write, and errors of a batch are raised when Spark plans the read."""
     try:
         options = read_options(given, streaming=False, now_ms=now_ms)
     except OptionError:
         return Loaded(None)
-    # `load` does not wait for a broker that is away: reading does.
+    # `load` does not wait for a broker that is down; reading does.
     at_once = replace(options, broker=replace(options.broker, retry_budget_ms=0))
     try:
         return Loaded(plan(at_once))
@@ -80,19 +82,19 @@ def load(given: Mapping[str, str], now_ms: int) -> Loaded:
 
 
 def plan(options: ReadOptions) -> Pieces:
-    """What a batch reads that is planned now. Raises DataLoss, OptionError, HorologError."""
+    """Plan a batch read now. Raises DataLoss, OptionError, HorologError."""
     if options.segments_path is not None:
         return tuple(segments.plan(options.segments_path, options.window, options.min_partitions))
     return tuple(bounds.plan(questions(options.broker), options))
 
 
-# Each process of Spark's that has to do with the format imports this first.
+# At import, because every process of Spark that uses the format imports this module first.
 end_quietly()
 warn_of_reference(FORM)
 
 
 class OffsetRange(InputPartition):
-    """A span of messages, to be read by one task."""
+    """A span of messages that one task reads."""
 
     def __init__(self, span: PlannedSpan) -> None:
         super().__init__(span)
@@ -100,7 +102,7 @@ class OffsetRange(InputPartition):
 
 
 class SegmentRange(InputPartition):
-    """Parts of closed segments, to be read from their files by one task."""
+    """Parts of closed segments that one task reads from their files."""
 
     def __init__(self, parts: segments.Packed) -> None:
         super().__init__(parts)
@@ -108,25 +110,25 @@ class SegmentRange(InputPartition):
 
 
 class HorologDataSource(DataSource):
-    """`spark.read.format("horolog")` and its three siblings."""
+    """The format `horolog`, for `spark.read`, `readStream`, `write` and `writeStream`."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)  # type: ignore[arg-type]
-        # In `load()` or `save()`, before Spark makes a plan that it shows.
+        # This runs in `load()` or `save()`, before Spark makes a plan that it shows.
         check_no_shown_secret(options)
         self._given = {name.lower(): value for name, value in options.items()}
-        # Times such as @-1h mean the same in every process.
+        # Fixed here, so that times such as @-1h mean the same in every process.
         self._now_ms = SystemClock().now_ms()
-        # In `load()`; where columns are named, Spark makes a data source at the first action only.
+        # This runs in `load()`; with `.schema(...)` it runs only at the first action.
         self._loaded = load(self._given, self._now_ms)
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format(...)`."""
+        """The name in `format(...)`."""
         return NAME
 
     def schema(self) -> StructType:
-        """The columns of a read that names none."""
+        """Return the columns of a read without `.schema(...)`."""
         settle()
         flags = {
             name: self._given.get(name.lower(), "").strip().lower() == "true"
@@ -135,7 +137,7 @@ class HorologDataSource(DataSource):
         return spark_schema(headers=flags["includeHeaders"], append_time=flags["includeAppendTime"])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For a batch."""
+        """Return the reader of a batch."""
         options = read_options(self._given, streaming=False, now_ms=self._now_ms)
         settle()
         if self._loaded.why_none:
@@ -147,8 +149,8 @@ class HorologDataSource(DataSource):
         return BatchReader(schema, options, self._loaded.pieces)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """For a stream. What is wrong with its options is raised by the methods of the reader:
-        what is raised here, Spark replaces by an UnboundLocalError of its own."""
+        """Return the reader of a stream. If the options are wrong, the methods of the reader raise
+        the error: Spark replaces errors raised here by an UnboundLocalError."""
         try:
             options = read_options(self._given, streaming=True, now_ms=self._now_ms)
             return StreamReader(schema, options)
@@ -156,18 +158,18 @@ class HorologDataSource(DataSource):
             return RefusedStream(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """For `df.write`."""
+        """Return the writer for `df.write`."""
         options = write_options(self._given, overwrite=overwrite, streaming=False)
         return BatchWriter(schema, options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """For `df.writeStream`."""
+        """Return the writer for `df.writeStream`."""
         options = write_options(self._given, overwrite=overwrite, streaming=True)
         return StreamWriter(schema, options)
 
 
 class _SpanReader:
-    """What reading has in common, on both sides of pickling."""
+    """Base of both readers: reads the rows of a task. Spark pickles it for the workers."""
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         if "appendTime" in column_names(schema) and options.segments_path is not None:
@@ -179,26 +181,26 @@ class _SpanReader:
         self._options = options
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task."""
+        """Yield the rows of one task."""
         columns, window = arrow_schema(self._schema), self._options.window
         if isinstance(partition, SegmentRange):
             yield from segments.batches(partition.parts, columns, window)
-        # Without partitions Spark asks once for none.
+        # If there are no partitions, Spark calls this once with another object.
         elif isinstance(partition, OffsetRange):
             yield from fetch.batches(partition.span, columns, self._options, window)
         settle()
 
 
 class BatchReader(_SpanReader, DataSourceReader):
-    """Reads what was between two bounds when it was loaded."""
+    """Reads the messages between two bounds, as planned by `load()`."""
 
     def __init__(self, schema: StructType, options: ReadOptions, pieces: Pieces | None) -> None:
-        """`pieces` is None where they could not be looked up then."""
+        """`pieces` is None if `load()` could not make the plan."""
         super().__init__(schema, options)
         self._pieces = pieces
 
     def partitions(self) -> Sequence[InputPartition]:
-        """A task for each partition, or more where the options ask for it."""
+        """Return the tasks: one for each partition, or more if the options ask for more."""
         pieces = plan(self._options) if self._pieces is None else self._pieces
         settle()
         return [
@@ -208,29 +210,32 @@ class BatchReader(_SpanReader, DataSourceReader):
 
 
 class _View(NamedTuple):
-    """What a stream has before it."""
+    """The offsets that a stream can read at one moment."""
 
     begin: Offsets
-    """Where reading goes on; partitions that begin anew, or are not read any more, are not here."""
+    """Next offset to read of each partition. Partitions that are read from their beginning again,
+    or are no longer read, are left out."""
     last: Offsets
-    """Where the logs end."""
+    """Log ends."""
     end: Offsets
-    """Where reading ends: nowhere before `begin`; partitions that are gone are as they were."""
+    """Exclusive end of reading, never before `begin`. Partitions that do not exist any more keep
+    their offset of `begin`."""
     logs: TopicLogs
-    """What these are of."""
+    """Ids of the logs that the offsets belong to."""
 
 
 class _Target(NamedTuple):
-    """Where a query ends that reads what there was when it began."""
+    """End of a query with `Trigger.AvailableNow`: the log ends when it began."""
 
     ends: Offsets
     logs: TopicLogs
 
 
 class StreamReader(_SpanReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Says where each micro-batch ends, and reads it.
+    """Chooses where each micro-batch ends, and reads it.
 
-    One of these lives as long as the query and answers for offsets; others only read.
+    One instance lives as long as the query and chooses offsets; the instances in workers only
+    read.
     """
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
@@ -242,7 +247,8 @@ class StreamReader(_SpanReader, DataSourceStreamReader, SupportsTriggerAvailable
         self._warned: frozenset[str] = frozenset()
 
     def initialOffset(self) -> Json:  # noqa: N802
-        """Where a new query begins. Spark asks more than once, and the answer must not move."""
+        """Return where a new query begins. Spark calls this more than once, and the offsets must
+        stay the same."""
         if self._initial is None:
             asked = questions(self._options.broker)
             found = asked.topics(self._options.subscription)
@@ -253,18 +259,18 @@ class StreamReader(_SpanReader, DataSourceStreamReader, SupportsTriggerAvailable
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Only a marker: how much a batch takes is decided in `latestOffset`."""
+        """Return a limit that only says whether our limits apply; `latestOffset` applies them."""
         options = self._options
         if options.max_offsets_per_trigger or options.max_time_per_trigger_ms:
             return ReadMaxRows(options.max_offsets_per_trigger or _NO_LIMIT)
         return ReadAllAvailable()
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
-        """Where the batch after `start` ends; `start` when there is nothing to read yet."""
+        """Return where the batch after `start` ends; `start` if there is nothing to read yet."""
         asked = questions(self._options.broker)
         view = self._look(asked, start)
         if self._target is None and not self._take_batch(view):
-            # What is at its bound already has nothing to wait for.
+            # Partitions that have reached their end bound are not waited for.
             growing = {key: offset for key, offset in view.last.items() if view.end[key] >= offset}
             asked.wait_beyond(growing, self._options.idle_wait_ms)
             view = self._look(asked, start)
@@ -278,16 +284,17 @@ class StreamReader(_SpanReader, DataSourceStreamReader, SupportsTriggerAvailable
         return planning.to_json(end, view.logs)
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802
-        """The end that `latestOffset` saw: Spark asks after each trigger, this costs nothing."""
+        """Return the end that the last `latestOffset` saw, without a request: Spark calls this
+        after each trigger."""
         return self._latest
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """The query ends at what is there now."""
+        """Fix the end of the query at the present log ends."""
         view = self._look(questions(self._options.broker), {})
         self._target = _Target(view.end, view.logs)
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        """The tasks of a batch; the same ones whenever they are asked for."""
+        """Return the tasks of a batch; the same arguments always give the same tasks."""
         begin, stop = planning.from_json(start), planning.from_json(end)
         logs = logs_from_json(end)
         other = logs_from_json(start).changed(_topics_of(begin), logs)
@@ -305,13 +312,13 @@ class StreamReader(_SpanReader, DataSourceStreamReader, SupportsTriggerAvailable
         return [OffsetRange(span) for span in found]
 
     def commit(self, end: Json) -> None:
-        """Nothing: Spark's checkpoint has the offsets."""
+        """Do nothing: Spark's checkpoint has the offsets."""
 
     def stop(self) -> None:
-        """Nothing: connections belong to the process."""
+        """Do nothing: connections belong to the process."""
 
     def _look(self, asked: Questions, start: Json) -> _View:
-        """What there is to read from `start` on. Raises DataLoss."""
+        """Return the offsets that can be read from `start` on. Raises DataLoss."""
         strict = self._options.fail_on_data_loss
         found = asked.topics(self._options.subscription, all_named=strict)
         last = asked.ends(found.subscribed)
@@ -321,8 +328,8 @@ class StreamReader(_SpanReader, DataSourceStreamReader, SupportsTriggerAvailable
         begin = planning.without(begin, other)
         left = {key for key in begin if key not in last and found.has(key)}
         begin = {key: offset for key, offset in begin.items() if key not in left}
-        # The logs themselves, because an end that was asked for, or fixed before `start` was
-        # looked up, may be before it with nothing lost.
+        # Compared with the log ends: an end from the options, or one fixed before `start` was
+        # read, can be before `start` although nothing is lost.
         lost += planning.gone(begin, last)
         if lost and strict:
             raise DataLoss("; ".join(lost))
@@ -331,12 +338,12 @@ class StreamReader(_SpanReader, DataSourceStreamReader, SupportsTriggerAvailable
         return _View(begin, last, end, known.learned(_topics_of(end), found.logs))
 
     def _ends(self, asked: Questions, found: Topics, last: Offsets) -> Offsets:
-        """Where reading ends."""
+        """Return the exclusive end of reading for each partition."""
         if self._target is None:
             return bounds.resolve_end(asked, found, last, self._options)
         other = self._target.logs.changed(_topics_of(self._target.ends), found.logs)
         if other:
-            # Such a topic has other ends, which must not move either.
+            # A topic that was made again has new log ends, which are fixed now.
             anew = {key: last[key] for key in self._target.ends if key[0] in other and key in last}
             ends = {**planning.without(self._target.ends, other), **anew}
             logs = self._target.logs.learned(_topics_of(ends), found.logs)
@@ -344,14 +351,15 @@ class StreamReader(_SpanReader, DataSourceStreamReader, SupportsTriggerAvailable
         return self._target.ends
 
     def _warn(self, texts: Sequence[str]) -> None:
-        """Log what was not logged before."""
+        """Log the texts that the previous call did not have."""
         for text in texts:
             if text not in self._warned:
                 _log.warning("%s", text)
         self._warned = frozenset(texts)
 
     def _take_batch(self, view: _View) -> bool:
-        """Begin a batch if there is enough to read, by `minOffsetsPerTrigger` too; say whether."""
+        """Return whether to begin a batch: there must be messages, and `minOffsetsPerTrigger` of
+        them or a wait of `maxTriggerDelay`. If so, remember the time."""
         now_s = SystemClock().monotonic()
         if self._last_moved_s is None:
             self._last_moved_s = now_s
@@ -374,7 +382,8 @@ class StreamReader(_SpanReader, DataSourceStreamReader, SupportsTriggerAvailable
         options = self._options
         if options.max_time_per_trigger_ms:
             waiting = planning.spans(start, end)
-            # The reader reports what retention has removed, or passes over it.
+            # Offsets that retention has removed are not searched; the task that reads them reports
+            # or skips them.
             first = asked.beginnings(planning.span_key(span) for span in waiting)
             waiting = planning.stored(waiting, first)
             before_ms = SystemClock().now_ms() + planning.AHEAD_MS
@@ -391,29 +400,30 @@ class StreamReader(_SpanReader, DataSourceStreamReader, SupportsTriggerAvailable
 
 
 class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The reader of a stream whose options are wrong: whatever Spark calls first says so."""
+    """Reader of a stream whose options are wrong: every method that Spark can call first raises
+    the error."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error
 
     def initialOffset(self) -> Json:  # noqa: N802
-        """Raises the error: a new query begins with this."""
+        """Raise the error: a new query begins with this call."""
         raise self._error
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
-        """Raises the error: a query that goes on at its checkpoint begins with this."""
+        """Raise the error: a query that goes on from its checkpoint begins with this call."""
         raise self._error
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        """Raises the error: a query that does its last batch again begins with this."""
+        """Raise the error: a query that repeats its last batch begins with this call."""
         raise self._error
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Raises the error: a query that ends with what there is begins with this."""
+        """Raise the error: a query with `Trigger.AvailableNow` begins with this call."""
         raise self._error
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Raises the error."""
+        """Raise the error."""
         raise self._error
 
 

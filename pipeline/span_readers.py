@@ -1,5 +1,5 @@
-"""What a task asks for the messages of its span: a consumer, or a broker that passes over what is
-outside of a window."""
+"""Readers of a task's span: with a consumer, or with fetches of a window, for which the broker
+skips messages outside of the window."""
 
 import asyncio
 from collections.abc import Collection
@@ -33,28 +33,28 @@ _WAIT_MS: Final = 500
 
 
 class FetchedSpan(NamedTuple):
-    """What one fetch brought."""
+    """Result of one fetch."""
 
     batches: list[ColumnBatch]
     position: int
-    """Where reading goes on; where it was if nothing is there."""
+    """Offset to fetch next; unchanged if there is nothing to read."""
 
 
 class SpanReader(Protocol):
     """Reads one span at a time."""
 
     def begin(self, span: PlannedSpan, content: Collection[Content], window: Window | None) -> None:
-        """`span` is read next, of its messages `content`; messages outside of `window` need not
-        come."""
+        """Begin to read `span`; `content` says which parts of messages are needed. Messages outside
+        of `window` may be left out."""
         ...
 
     def fetch(self, position: int) -> FetchedSpan:
-        """The next messages from `position` on. Raises OffsetOutOfRange, CorruptMessage, and what
-        the client raises."""
+        """Return the next messages from `position` on. Raises OffsetOutOfRange, CorruptMessage, and
+        the client's errors."""
         ...
 
     def end(self) -> None:
-        """The span is read."""
+        """End the reading of the span."""
         ...
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ class SpanReader(Protocol):
 
 
 class ConsumerReader:
-    """Reads everything, from a Horolog broker or a Kafka cluster."""
+    """Reads all messages of a span with a consumer, from Horolog or from Kafka."""
 
     def __init__(self, broker: BrokerOptions, *, append_times: bool) -> None:
         self._consumer = Consumer(
@@ -102,7 +102,7 @@ class ConsumerReader:
 
 
 class _Question(NamedTuple):
-    """What a fetch asks for."""
+    """Position that a fetch asks for."""
 
     topic: str
     partition: int
@@ -110,9 +110,9 @@ class _Question(NamedTuple):
 
 
 class WindowReader:
-    """Reads what may be of a window of time, or everything, from a Horolog broker, or any one that
-    has the whole span. The next fetch is under way while the caller works on the messages of the
-    last one."""
+    """Reads the messages that can be in a window of time, or all messages, from Horolog's leader or
+    from any broker that has the whole span. While the caller works on the messages of one fetch,
+    the next fetch is in flight."""
 
     def __init__(
         self, broker: BrokerOptions, *, append_times: bool, read_from: ReadFrom = "leader"
@@ -143,7 +143,7 @@ class WindowReader:
         found = self._options.columns(question.topic, result, position, self._content)
         read_to = found[-1].next_offset if found else position
         if found and read_to < next_offset(result, position):
-            return FetchedSpan(found, read_to)  # what is behind them is damaged, or no message
+            return FetchedSpan(found, read_to)  # an entry behind them is damaged or no message
         return FetchedSpan(found, _behind(result, position))
 
     def end(self) -> None:
@@ -157,7 +157,8 @@ class WindowReader:
         LOOP.leave()
 
     async def _take(self, question: _Question) -> FetchPartitionResult:
-        """The answer, asked for before or now; what is behind it is asked for."""
+        """Return the answer to `question`, from the fetch in flight if it is the same, and send the
+        fetch for the following offset."""
         ahead = self._ahead
         if ahead is not None and ahead[0] == question:
             self._ahead = None
@@ -176,7 +177,7 @@ class WindowReader:
             request = window_request(
                 question.topic, [(question.partition, question.offset)], self._window, _FETCH_BYTES
             )
-            # A follower that has not all of the span would seem to have nothing more.
+            # A follower that lacks the end of the span would seem to have nothing more to read.
             request.topics[0].partitions[0].seen_offset = self._span.end
             request.include_append_times = self._options.append_times
             response: FetchResponse = await self._cluster.request_or_drop(FETCH, request)
@@ -199,8 +200,8 @@ class WindowReader:
 def window_request(
     topic: str, places: Collection[tuple[int, int]], window: Window | None, partition_max_bytes: int
 ) -> FetchRequest:
-    """Asks for what is stored now of these (partition, offset), as far as it may be of the
-    window."""
+    """Return a fetch request from these (partition, offset) pairs on, without waiting for new
+    messages. With a window the broker skips messages that cannot be in it."""
     from_ms = -1 if window is None else window.from_ms
     until_ms = None if window is None else window.until_ms
     return FetchRequest(
@@ -225,12 +226,12 @@ def window_request(
 
 
 def reads_windows(broker: BrokerOptions) -> bool:
-    """Whether it may pass over what is outside of a window; Kafka does not."""
+    """Whether the broker can skip messages outside of a window; Kafka cannot."""
     return not broker.servers.kafka
 
 
 def _behind(result: FetchPartitionResult, offset: int) -> int:
-    """Where to go on behind a result, if all of its messages are read."""
+    """Return the offset to fetch after all messages of a result were read."""
     return max(next_offset(result, offset), result.next_offset)
 
 

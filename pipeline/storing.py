@@ -1,10 +1,11 @@
-"""Batches of rows on their way into the log of a partition.
+"""Stores batches of rows in the logs of partitions, once even if a task runs again.
 
-A batch is sent in parts where its topic's limits ask for that. The rows keep their numbers then, so
-the broker knows again what it has, however an earlier attempt's batches were divided.
+A batch that is too large for its topic is sent in parts. The rows keep their sequence numbers, so
+the broker recognises rows that it has, however an earlier attempt divided its batches.
 
-A broker knows a batch again by its numbers, not by what is in it. Other rows under the numbers of
-rows that an earlier attempt stored would be lost without a word, so they are compared.
+A broker recognises a batch by its sequence numbers, not by its content. If an attempt sent other
+rows under numbers that an earlier attempt used, they would be lost silently; so batches that the
+broker has already are read back and compared.
 """
 
 import asyncio
@@ -30,20 +31,20 @@ from .connecting import consumer_at
 from .options import BrokerOptions, WriteOptions
 
 ANY_SIZE: Final = 2**31 - 1
-"""Of our own batches, uncompressed."""
+"""Decompression limit, in bytes, for batches made here: no limit."""
 _WAIT_MS: Final = 500
 
 T = TypeVar("T")
 
 
 async def end_of(cluster: ClusterConnections, topic: str, partition: int) -> int:
-    """The offset that the partition's next message will get."""
+    """Return the log end: the offset that the partition's next message will get."""
     (end,) = await offsets_at(cluster, topic, partition, [LATEST])
     return end.offset or 0
 
 
 class StoredBefore:
-    """Reads back what is stored, through one connection, one batch at a time."""
+    """Reads stored batches back and compares them, one at a time, over one connection."""
 
     def __init__(self, broker: BrokerOptions) -> None:
         self._broker = broker
@@ -51,9 +52,9 @@ class StoredBefore:
         self._reading = asyncio.Lock()
 
     async def check(self, topic: str, partition: int, base_offset: int, data: Buffer) -> None:
-        """Raise DuplicateSequenceNumber where the log has, from `base_offset` on, other messages
-        than the batch `data`. A batch of which the first is not there any more is believed to
-        have been the same."""
+        """Raise DuplicateSequenceNumber if the log has other messages from `base_offset` on than
+        the batch `data`. If the first message is no longer in the log, nothing is compared and the
+        batch counts as equal."""
         sent = list(batch_records(data, max_decompressed_bytes=ANY_SIZE))
         async with self._reading:
             if self._consumer is None:
@@ -62,7 +63,7 @@ class StoredBefore:
             try:
                 await _compare(self._consumer, base_offset, sent)
             except OffsetOutOfRange:
-                pass  # not there any more
+                pass  # retention or a trim has removed the messages
             finally:
                 self._consumer.unassign(topic, partition)
 
@@ -93,46 +94,47 @@ async def _compare(consumer: Consumer, base_offset: int, sent: list[Record]) -> 
 
 
 def _same(stored: ConsumerRecord, sent: Record) -> bool:
-    # Not by their times: rows without one get that of the attempt.
+    # Timestamps are not compared: rows without one get the time of the attempt.
     return (stored.key, stored.value, stored.headers) == (sent.key, sent.value, tuple(sent.headers))
 
 
 @dataclass(slots=True)
 class PartitionLane:
-    """A partition that is written to; its batches go one at a time."""
+    """A partition that is written to; its batches are sent one after the other."""
 
     topic: str
     partition: int
     encoder: RecordEncoder
     sequence: int = 0
     end_before: int = 0
-    """Where the log ended when this attempt came to it: what is said to be stored before that is
-    an earlier attempt's."""
+    """Log end before this attempt's first batch. A batch that the broker reports at a lower offset
+    is of an earlier attempt."""
     stored: bool = False
-    """Whether the broker took a batch, or knew it: it knows all that come before then."""
+    """Whether the broker has stored or recognised a batch of this attempt; then it has all batches
+    before it."""
     refused: OutOfOrderSequenceNumber | None = None
-    """How it answered the last one, if it may have that already."""
+    """Kafka's refusal of the last batch, if Kafka may have that batch already."""
     last: "asyncio.Task[None] | None" = None
 
 
 @dataclass(frozen=True, slots=True)
 class PackedBatch:
-    """Rows as they are sent."""
+    """A record batch, ready to be sent."""
 
     data: bytearray
     plain_bytes: int
-    """What it takes where it is not compressed."""
+    """Size without compression."""
     rows: list[Record] | None = None
-    """The same once more, if they have been read out of it."""
+    """The rows of `data`, if they are known without decoding it."""
 
     @property
     def largest_bytes(self) -> int:
-        """What it takes, whether its topic compresses it or not."""
+        """The larger of its sizes with and without compression: the topic may store either."""
         return max(self.plain_bytes, len(self.data))
 
 
 class Storing:
-    """Takes one task's batches to the brokers."""
+    """Sends the batches of one task to the brokers."""
 
     def __init__(self, cluster: ClusterConnections, options: WriteOptions, producer: int) -> None:
         self._cluster = cluster
@@ -148,11 +150,11 @@ class Storing:
         self._before = StoredBefore(options.broker)
 
     async def close(self) -> None:
-        """Close what reads back, if anything was."""
+        """Close the connection that reads batches back, if there is one."""
         await self._before.close()
 
     async def retry(self, question: Callable[[], Awaitable[T]]) -> T:
-        """Ask, again and again if that may help."""
+        """Await `question`, and retry it after retriable errors, up to the retry budget."""
         return await retry(
             question,
             timeout_ms=self._options.broker.retry_budget_ms,
@@ -163,7 +165,7 @@ class Storing:
     def packed(
         self, encoder: RecordEncoder, sequence: int, rows: list[Record] | None = None
     ) -> PackedBatch:
-        """The batch that an encoder holds; `sequence` is the number of its first row."""
+        """Return the encoder's rows as a batch; `sequence` is the number of the first row."""
         plain_bytes = encoder.size_bytes
         data = finish_batch(
             encoder,
@@ -175,7 +177,7 @@ class Storing:
         return PackedBatch(data, plain_bytes, rows)
 
     async def store(self, lane: PartitionLane, batch: PackedBatch, *, first: bool) -> None:
-        """Have a batch in the log, or raise why it is not. `first`: of its lane."""
+        """Store a batch, or raise the error. `first` says that it is the first of its lane."""
         if first and self._numbered:
             lane.end_before = await self.retry(
                 partial(end_of, self._cluster, lane.topic, lane.partition)
@@ -195,7 +197,8 @@ class Storing:
                 await self.retry(refused)
             else:
                 return
-        # By halves, so that the parts are the same whether the limits were known or not.
+        # Cut into halves, so that the parts are the same whether the limit was known or the broker
+        # refused the batch.
         rows = batch.rows or _rows(batch.data)
         middle = len(rows) // 2
         for start, part in ((0, rows[:middle]), (middle, rows[middle:])):
@@ -216,19 +219,19 @@ class Storing:
             await self._send_rest(lane, data, refused)
         elif lane.stored:
             raise other_rows(lane, refused) from refused
-        # So Kafka answers a batch that it has, but for the last five, which it remembers: one that
-        # it takes, or knows, has to follow.
+        # Kafka remembers only its last five batches. It refuses an older one that it has with this
+        # error too, so a later batch must be stored or recognised.
         lane.refused = refused if self._cluster.kafka else None
 
     async def _refusal(self, lane: PartitionLane, data: Buffer) -> OutOfOrderSequenceNumber | None:
-        """Send a batch; None when the broker has all of it then."""
+        """Send a batch. Return None if the broker now has all of it, else its refusal."""
         since = asyncio.get_running_loop().time()
         try:
             appended = await self._delivery.until_answered(
                 lane.topic, lane.partition, data, self._options.acks, since=since
             )
         except DuplicateSequenceNumber:
-            return None  # an earlier attempt wrote it; where, the broker does not know any more
+            return None  # an earlier attempt wrote it; the broker no longer knows at which offset
         except OutOfOrderSequenceNumber as error:
             return error
         if 0 <= appended.base_offset < lane.end_before:
@@ -238,7 +241,8 @@ class Storing:
     async def _send_rest(
         self, lane: PartitionLane, data: Buffer, refused: OutOfOrderSequenceNumber
     ) -> None:
-        """Send the rows of a batch that are behind those that the broker has of it."""
+        """Send the rest of a batch of which the broker has the first rows. Probes by bisection find
+        how many it has."""
         sequence = read_header(data).base_sequence
         rows = _rows(data)
 
@@ -248,7 +252,8 @@ class Storing:
         known, unknown = 0, len(rows)
         while unknown - known > 1:
             middle = (known + unknown) // 2
-            # It knows what ends before the number that is due, and takes nothing else of it.
+            # The broker recognises rows that end before the next expected number, and refuses
+            # anything beyond that.
             if await self._refusal(lane, packed(0, middle)) is None:
                 known = middle
             else:
@@ -259,7 +264,7 @@ class Storing:
 
 
 def other_rows(lane: PartitionLane, error: OutOfOrderSequenceNumber) -> OutOfOrderSequenceNumber:
-    """The error of a task that comes again with other rows."""
+    """Return the error for a task that runs again with other rows."""
     return OutOfOrderSequenceNumber(
         f"{lane.topic}-{lane.partition} has rows of an earlier attempt of this task, which were "
         f"others, or at Kafka ended within a batch ({error.message}). A task that is run again "

@@ -1,7 +1,8 @@
-"""Spark imports every top-level package named `pyspark_*` and registers its `DefaultSource`.
+"""Registers the format `horolog` in Spark by itself.
 
-So this is imported in every Spark session of an environment that Horolog is installed in, and an
-error here would keep Spark from finding anybody's.
+Spark imports every top-level package named `pyspark_*` and registers its `DefaultSource`. So every
+Spark session imports this package where Horolog is installed, and an error here would keep Spark
+from finding the data sources of all packages.
 """
 
 try:

@@ -1,1 +1,1 @@
-"""`horolog demo`: a broker fed with what the machine really has, and a tour of what it answers."""
+"""`horolog demo`: a broker fed with real data of this machine, and a tour of its features."""

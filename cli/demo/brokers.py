@@ -1,4 +1,5 @@
-"""`make cluster`: an etcd and three brokers here, with real input; kill one and watch."""
+"""`make cluster`: runs an etcd and three brokers on this machine, with real input, so that one can
+be killed and the failover watched."""
 
 import asyncio
 import shlex
@@ -22,7 +23,7 @@ from ..output import shown_time
 from .feed import ensure_topic, find_history, sample, send_all
 
 PORTS: Final = (7070, 7071, 7170, 7171, 7270, 7271)
-"""Of each broker that for clients and that of its page."""
+"""Two ports for each broker: for clients, and for its web page."""
 
 NAME: Final = "demo"
 TOPIC: Final = "demo-load"
@@ -30,7 +31,7 @@ LOOK_S: Final = 0.2
 _CLOCK: Final = SystemClock()
 WRITE_S: Final = 0.1
 LONG_S: Final = 1.0
-"""A gap between two answers that is worth a line."""
+"""Gap between two answers, in seconds, from which a line is printed about it."""
 
 MISSING: Final = (
     "make cluster needs etcd, which decides who leads, and there is no program `etcd` here.\n"
@@ -72,7 +73,7 @@ def _say(text: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run until Ctrl-C or SIGTERM; returns the exit code."""
+    """Run the brokers until Ctrl-C or SIGTERM; return the exit code."""
     parser = ArgumentParser(prog="python -m horolog.cli.demo.brokers")
     parser.add_argument(
         "--ports",
@@ -154,7 +155,7 @@ def _print_hints(brokers: list[_Broker], addresses: str) -> None:
 
 
 async def _write(producer: Producer) -> None:
-    """Send for ever, and report gaps between answers."""
+    """Send messages for ever, and report gaps between answers."""
     answered_s = _CLOCK.monotonic()
     while True:
         try:
@@ -175,7 +176,7 @@ async def _until_led(brokers: list[_Broker]) -> None:
 
 
 async def _watch(brokers: list[_Broker]) -> None:
-    """Tell of every change."""
+    """Print every change of the leader and the in-sync replicas, and every broker that ends."""
     known: tuple[int, int, tuple[int, ...]] | None = None
     gone: set[int] = set()
     while True:
@@ -193,7 +194,7 @@ async def _watch(brokers: list[_Broker]) -> None:
 
 
 async def _state(brokers: list[_Broker]) -> tuple[int, int, tuple[int, ...]] | None:
-    """Who leads, in which epoch, and who is in sync."""
+    """Return leader, epoch and in-sync replicas, as the leader reports them; None without one."""
     found = []
     for broker in brokers:
         with suppress(HorologError, OSError):

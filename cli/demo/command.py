@@ -1,4 +1,4 @@
-"""The command: a broker with its tour beside it."""
+"""`horolog demo`: runs a broker, and the tour beside it."""
 
 import os
 import sys
@@ -26,7 +26,7 @@ def demo(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     environ = dict(os.environ)
     if options.config is None:
-        # What the broker logs would stand between the lines of the tour.
+        # The broker's log lines would appear between the lines of the tour.
         environ.setdefault("HOROLOG_LOG_LEVEL", "warning")
     settings = settings_of(parser, options, environ)
     return serve(settings, beside=partial(_show, options.history, settings.data_dir))

@@ -1,5 +1,5 @@
-"""The demo's messages: commits of a repository or files of a folder, with real times and out of
-order, and samples of how busy this host is; brought to the broker and read back."""
+"""The demo's messages: commits of a repository or files of a folder, with real times that are out
+of order, and samples of this host's load. Sends them to the broker and reads them back."""
 
 import asyncio
 import json
@@ -23,10 +23,10 @@ from ...protocol.records.messages.sets import NewRecord
 from ..errors import note
 
 COMMITS_MINIMUM: Final = 1000
-"""A repository with no more commits than this says too little; its files are taken instead."""
+"""A repository with this many commits or fewer is too small; its files are used instead."""
 
 MESSAGES_MAXIMUM: Final = 50_000
-"""More would only make the reader wait."""
+"""Limit of messages sent; more would only make the user wait."""
 
 _GIT_TIMEOUT_SECONDS: Final = 60
 
@@ -38,17 +38,17 @@ _SAMPLE_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Messages in the order they were found, and what they are."""
+    """Messages in the order in which they were found, and a description of them."""
 
     topic: str
     what: str
-    """As in "... holds 5,000 messages: <what>"."""
+    """Description, for a sentence such as "... holds 5,000 messages: <what>"."""
     records: tuple[NewRecord, ...]
 
 
 def find_history(folder: Path | None) -> History:
-    """The history of `folder`; without one, of this program's repository when it is in one with
-    enough commits, else of the running Python installation. Raises `OSError`.
+    """Return the history of `folder`. Without a folder, that of this program's repository if it
+    has enough commits, else that of the running Python installation. Raises `OSError`.
     """
     repository = folder or Path(__file__).resolve().parents[2]
     commits = _commits(repository)
@@ -64,10 +64,10 @@ def find_history(folder: Path | None) -> History:
 
 
 def _commits(repository: Path) -> tuple[NewRecord, ...]:
-    """Every commit, first ones first: hash and subject; empty where there is no repository."""
+    """Return hash and subject of every commit, oldest first; empty without a repository."""
     top = _git(repository, "rev-parse", "--show-toplevel")
     if top is None or Path(os.fsdecode(top.strip())).resolve() != repository.resolve():
-        return ()  # inside some other repository, which is not the one meant
+        return ()  # the folder is only a part of another repository
     log = _git(repository, "log", "--reverse", "-z", "--format=%at%x09%h%x09%s")
     return tuple(_commit_records(log.split(b"\0"))) if log else ()
 
@@ -80,7 +80,7 @@ def _commit_records(lines: Iterable[bytes]) -> Iterator[NewRecord]:
 
 
 def _git(repository: Path, *arguments: str) -> bytes | None:
-    """What git prints; None when it is not installed or has nothing to say."""
+    """Return the output of git; None if git is not installed or fails."""
     try:
         done = subprocess.run(
             ["git", "-C", str(repository), *arguments],
@@ -94,7 +94,7 @@ def _git(repository: Path, *arguments: str) -> bytes | None:
 
 
 def _files(folders: Iterable[Path]) -> tuple[NewRecord, ...]:
-    """Every file under the folders, as the directories list them."""
+    """Return a message for every file under the folders, in the order of the directories."""
     found: dict[str, NewRecord] = {}
     for folder in folders:
         for parent, directories, names in os.walk(folder):
@@ -114,7 +114,7 @@ def _files(folders: Iterable[Path]) -> tuple[NewRecord, ...]:
 
 
 async def ensure_topic(admin: Admin, name: str, settings: Mapping[str, str]) -> None:
-    """Create a topic unless an earlier run did."""
+    """Create a topic, unless it exists from an earlier run."""
     try:
         await admin.create_topic(name, settings=settings)
     except TopicAlreadyExists:
@@ -134,7 +134,7 @@ async def send_all(producer: Producer, topic: str, records: Sequence[NewRecord])
 
 
 async def read_all(address: str, topic: str, start: int, end: int) -> list[ConsumerRecord]:
-    """The messages of partition 0 from offset `start` up to, without, `end`."""
+    """Return the messages of partition 0 with offsets in [start, end)."""
     read: list[ConsumerRecord] = []
     if start >= end:
         return read
@@ -148,9 +148,9 @@ async def read_all(address: str, topic: str, start: int, end: int) -> list[Consu
 def not_yet_stored(
     found: Sequence[NewRecord], stored: Sequence[ConsumerRecord]
 ) -> Sequence[NewRecord]:
-    """What of `found` an earlier run has not sent: what follows the last message stored.
+    """Return the messages of `found` that no earlier run has sent: those after the last stored one.
 
-    Nothing when the two have grown apart; a message is never sent twice.
+    Empty if the stored messages are not the beginning of `found`; a message is never sent twice.
     """
     if not stored:
         return found
@@ -175,7 +175,8 @@ async def sample_load(producer: Producer, topic: str, first_stored: asyncio.Even
 
 
 def sample() -> bytes:
-    """Load averages over 1, 5 and 15 minutes, and memory where the system reports it; as JSON."""
+    """Return the load averages of 1, 5 and 15 minutes, and the memory if the system reports it, as
+    JSON."""
     values: dict[str, float] = {}
     with suppress(OSError):
         for name, load in zip(("load_1m", "load_5m", "load_15m"), os.getloadavg(), strict=True):

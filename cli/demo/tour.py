@@ -1,5 +1,5 @@
-"""The tour: which offset it was at a time, a window, counts, a refusal, the latency, what to type
-next."""
+"""The tour of the demo: a search by time, a window, counts by time, a refused message, latencies,
+and commands to type next."""
 
 import asyncio
 import shlex
@@ -45,12 +45,12 @@ _LENGTHS_MS: Final = (
     *(1000, 10_000, 60_000, 600_000, 3_600_000, 6 * 3_600_000),
     *(_DAY_MS, 7 * _DAY_MS, 30 * _DAY_MS, 91 * _DAY_MS, _YEAR_MS),
 )
-"""Of intervals that are counted."""
+"""Lengths of intervals that counts may have."""
 
 _WIDTH_MAXIMUM: Final = 100
 _INDENT: Final = "   "
 _HEAD_COLUMNS: Final = 34
-"""Offset and time of a message."""
+"""Columns of a line that offset and time of a message take."""
 
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
@@ -61,7 +61,7 @@ _STRICT_MS: Final = 60_000
 _HISTORY_SETTINGS: Final = {
     "message.timestamp.type": "CreateTime",
     "retention.ms": "-1",
-    # Times that jump to and fro by years would begin a segment at every jump.
+    # Times jump back and forth by years, and each jump would roll a segment.
     "segment.ms": str(100 * 365 * 86_400_000),
 }
 
@@ -75,17 +75,17 @@ _HTTP_TIMEOUT_SECONDS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Disorder:
-    """How far messages are from being in the order of their times."""
+    """How far messages are out of order."""
 
     late: int
-    """Messages older than one before them."""
+    """Number of messages that are older than a message before them."""
     furthest_ms: int
-    """By how much the latest of them is older."""
+    """The largest difference to a newer message before one."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenWindow:
-    """A span of time, and the offsets that stand for it."""
+    """A window of time, and the offsets that searches by its start and end time find."""
 
     start_ms: int
     end_ms: int
@@ -94,12 +94,12 @@ class SeenWindow:
 
 
 def time_of(record: ConsumerRecord) -> int:
-    """Its time; -1, before every time, when it has none."""
+    """Return the time of a message; -1, before every time, if it has none."""
     return -1 if record.timestamp_ms is None else record.timestamp_ms
 
 
 def disorder(records: Sequence[ConsumerRecord]) -> Disorder:
-    """Of messages in the order of their offsets."""
+    """Measure how far messages, in offset order, are out of order."""
     late = furthest_ms = 0
     newest_ms = -1
     for record in records:
@@ -112,7 +112,8 @@ def disorder(records: Sequence[ConsumerRecord]) -> Disorder:
 
 
 def first_of_their_time(records: Sequence[ConsumerRecord]) -> list[ConsumerRecord]:
-    """The messages that are newer than all before them: what a search by time can find."""
+    """Return the messages that are newer than all before them. Only these can be the result of a
+    search by time."""
     found: list[ConsumerRecord] = []
     newest_ms = -1
     for record in records:
@@ -123,8 +124,8 @@ def first_of_their_time(records: Sequence[ConsumerRecord]) -> list[ConsumerRecor
 
 
 def moment_to_ask_for(records: Sequence[ConsumerRecord]) -> int:
-    """A time at which the answer is a message in the middle, in round seconds where that gives
-    the same answer. `records` must hold a message with a time.
+    """Return a time for which the search finds a message near the middle, rounded to seconds if
+    that finds the same message. `records` must hold a message with a time.
     """
     candidates = first_of_their_time(records)
     middle = records[len(records) // 2].offset
@@ -136,7 +137,8 @@ def moment_to_ask_for(records: Sequence[ConsumerRecord]) -> int:
 
 
 def window_to_replay(records: Sequence[ConsumerRecord], messages: int) -> SeenWindow | None:
-    """The window whose offsets hold about so many messages; None when no two times differ."""
+    """Return the window whose offsets span nearest to `messages` messages; None if no two times
+    differ."""
     candidates = first_of_their_time(records)
     best: tuple[int, SeenWindow] | None = None
     for start, end in _spans(candidates, messages):
@@ -148,8 +150,8 @@ def window_to_replay(records: Sequence[ConsumerRecord], messages: int) -> SeenWi
 
 
 def intervals_to_count(records: Sequence[ConsumerRecord], most: int) -> tuple[int, int, int]:
-    """Begin, end and length of at most so many intervals of a round length, with the times of all
-    messages. `records` must hold a message with a time.
+    """Return start, end and length, in ms, of at most `most` intervals of a round length that
+    cover the times of all messages. `records` must hold a message with a time.
     """
     times = [time_of(record) for record in records if time_of(record) >= 0]
     first_ms, last_ms = min(times), max(times)
@@ -165,7 +167,8 @@ def intervals_to_count(records: Sequence[ConsumerRecord], most: int) -> tuple[in
 def _spans(
     candidates: Sequence[ConsumerRecord], messages: int
 ) -> list[tuple[ConsumerRecord, ConsumerRecord]]:
-    """Each candidate with the next one, and with the first that is so many messages on."""
+    """Pair each candidate with the next one, and with the first that is at least `messages`
+    offsets later."""
     spans = list(pairwise(candidates))
     last = 0
     for start in candidates:
@@ -177,7 +180,7 @@ def _spans(
 
 
 class Paper:
-    """Numbered sections of sentences, quoted lines and commands."""
+    """Prints the tour: numbered sections of sentences, quoted lines and commands."""
 
     def __init__(self) -> None:
         self._colours = is_terminal(sys.stdout)
@@ -185,34 +188,35 @@ class Paper:
         self._sections = 0
 
     def section(self, title: str) -> None:
-        """Begin a section."""
+        """Print the numbered title of a section."""
         self._sections += 1
         self._print([f"{self._sections}. {title}"], "bold cyan", apart=True)
 
     def say(self, text: str) -> None:
-        """A sentence or more, wrapped."""
+        """Print sentences, wrapped."""
         self._print(textwrap.wrap(text, self._width - len(_INDENT)), "")
 
     def quote(self, lines: Iterable[str], style: str = "green") -> None:
-        """Messages, metrics: a line each, whose middle is left out when it is too long."""
+        """Print messages or metrics, a line each; the middle of a line that is too long is left
+        out."""
         room = self._width - len(_INDENT) - 2
         self._print((f"  {_clipped(line, room)}" for line in lines), style)
 
     def error(self, text: str) -> None:
-        """What an error said, wrapped."""
+        """Print the text of an error, wrapped."""
         self.quote(textwrap.wrap(text, self._width - len(_INDENT) - 2), "red")
 
     def command(self, command: str, meaning: str) -> None:
-        """A command to type, never broken up, and what it does."""
+        """Print a command to type, unwrapped, and its meaning."""
         self._print([f"# {meaning}"], "dim")
         self._print([command], "bold")
 
     def close(self, text: str) -> None:
-        """The last words."""
+        """Print the last line of the tour."""
         self._print([text], "bold", apart=True)
 
     def _print(self, lines: Iterable[str], style: str, *, apart: bool = False) -> None:
-        """`apart`: behind an empty line, and not indented."""
+        """Print lines, indented; with `apart` not indented and after an empty line."""
         if apart:
             emit([""])
         shown = [("" if apart else _INDENT) + line for line in lines]
@@ -230,7 +234,8 @@ class Paper:
 
 
 def _clipped(line: str, room: int) -> str:
-    """The end of a long line says more than its middle: it is where a file's name is."""
+    """Leave out the middle of a line longer than `room`. The end is kept, because a file's name is
+    there."""
     if len(line) <= room:
         return line
     head = min(_HEAD_COLUMNS, room // 2)
@@ -246,16 +251,16 @@ class Commands:
         self._address = address
 
     def client(self, *arguments: str) -> str:
-        """A command that asks the broker."""
+        """Return a command that connects to the broker."""
         return self.local(*arguments, "--server", self._address)
 
     def local(self, *arguments: str) -> str:
-        """A command that needs no broker."""
+        """Return a command that needs no broker."""
         return shlex.join([*self._program, *arguments])
 
 
 def program_started_as(argv0: str) -> list[str]:
-    """How to start this program again: what it was started as, in the shortest form that works."""
+    """Return the shortest command line that starts this program again, from its `sys.argv[0]`."""
     path = Path(argv0)
     if path.name == "__main__.py":
         return [_shortest(Path(sys.executable)), "-m", "horolog"]
@@ -266,7 +271,7 @@ def program_started_as(argv0: str) -> list[str]:
 
 
 def reachable(address: str) -> str:
-    """The address to connect to for one that is listened on: not that of every interface."""
+    """Return the address to connect to for a listener; a wildcard address becomes loopback."""
     host, port = split_address(address)
     return join_address(_EVERYWHERE.get(host, host), port)
 
@@ -280,7 +285,7 @@ def _shortest(path: Path) -> str:
 
 
 class Tour:
-    """Runs beside a broker until it is cancelled."""
+    """The tour; runs beside a broker until it is cancelled."""
 
     def __init__(
         self, addresses: Addresses, data_dir: Path, folder: Path | None, program: Sequence[str]
@@ -294,7 +299,7 @@ class Tour:
         self._load_stored = asyncio.Event()
 
     async def run(self) -> None:
-        """Feed, show, and go on sampling the host's load."""
+        """Send the messages, print the tour, and go on sending samples of the load."""
         async with (
             Admin(self._address, check_units=False) as self._admin,
             Producer(self._address, check_units=False) as self._producer,
@@ -304,7 +309,7 @@ class Tour:
                 sample_load(self._producer, LOAD_TOPIC, self._load_stored)
             )
             try:
-                # The broker is of use without the tour.
+                # If standard output is closed, the broker goes on without the tour.
                 with suppress(OutputClosed):
                     await self._show()
                 await sampling
@@ -327,7 +332,7 @@ class Tour:
         self._type_next(history, moment_ms, window)
 
     async def _feed(self, history: History) -> list[ConsumerRecord]:
-        """Send what is not there yet; returns all that is stored, as a consumer reads it."""
+        """Send the messages that are not stored yet; return all stored messages."""
         topic = history.topic
         await ensure_topic(self._admin, topic, _HISTORY_SETTINGS)
         stored = await self._read_on(topic, [])
@@ -410,7 +415,7 @@ class Tour:
         await self._offset_range(history, window, offsets)
 
     async def _offset_range(self, history: History, window: SeenWindow, exact: set[int]) -> None:
-        """What the offsets that were found for the two times have in place of the window."""
+        """Compare the window with the range of offsets found for its two times."""
         start = await self._find(history.topic, window.start_ms)
         end = await self._find(history.topic, window.end_ms)
         between = set(range(start, end))
@@ -495,7 +500,8 @@ class Tour:
 
 
 def latency_lines(metrics: str, topic: str) -> Iterator[str]:
-    """The lines about a topic's latency, without buckets in which no message came to be counted."""
+    """Yield the metrics of a topic's latency, without the buckets that count no more messages than
+    the one before."""
     label = f'topic="{topic}"'
     counted = ""
     for line in metrics.splitlines():
@@ -524,7 +530,7 @@ def _line(record: ConsumerRecord) -> str:
 
 
 def _span(milliseconds: int) -> str:
-    """A length of time for people, in the unit that fits."""
+    """Format a duration in the unit that fits."""
     for unit, size_ms in (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000)):
         if milliseconds >= 2 * size_ms:
             return f"{milliseconds / size_ms:,.0f} {unit}"

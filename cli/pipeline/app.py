@@ -1,5 +1,6 @@
-"""The commands of `horolog pipeline`, put together; of them `doctor`, `env` and `package`: what
-this machine has for Spark. Spark is imported only by those that run it."""
+"""The commands of `horolog pipeline`. Defines those without a module of their own: `replay`, `lag`,
+`watch`, and `doctor`, `env` and `package`, which are about this machine. Only commands that run
+Spark import it."""
 
 import os
 import shlex
@@ -83,9 +84,10 @@ def replay(
 ) -> None:
     """Write the messages whose times are in [--from, --to) as Parquet, by date and hour.
 
-    Late ones are among them. Times that are whole hours replace these hours, so that doing it
-    again gives the same; other times have a folder of their own (run=...), which is replaced.
-    Exit code 1 when messages are missing, or when the files do not hold what was read.
+    Late messages are included. If both times are whole hours, the run replaces the folders of these
+    hours, so that a second run gives the same files. Other times get their own folder (run=...),
+    which a second run replaces. Exit code 1 if messages are missing, or if the files do not hold
+    what was read.
     """
     from ..security.settings import for_workers
 
@@ -189,9 +191,9 @@ def lag(
 ) -> None:
     """Say how far readers are behind, in messages and by time.
 
-    Behind is how long the first message that was not read has been waiting, marked with ~ where it
-    goes by create times. Read until and newest are the create times of the last message read and
-    of the newest one stored.
+    "behind" is how long the first unread message has been waiting; a ~ marks values computed from
+    create times. "read until" and "newest" are the create times of the last message read and of
+    the newest message stored.
     """
     limit_ms = None if at_most is None else length_ms("--at-most", at_most)
     rows = lag_by_time(server, names or ())
@@ -297,9 +299,9 @@ def watch(
 ) -> None:
     """Count messages by windows of their create time, until Ctrl-C.
 
-    Prints each window whenever its count has changed; the last line of a window counts. Copies of
-    a message count once, and messages later than --late no more. Messages of more than five
-    minutes in the future are left out.
+    Prints a line for a window whenever its count changes; the last line of a window is the valid
+    one. Copies of a message count once. Messages that come later than --late do not count, nor do
+    messages from more than five minutes in the future.
     """
     from ..security.settings import for_workers
 
@@ -359,8 +361,8 @@ def doctor(
 ) -> None:
     """Look for what keeps jobs from running, and say what to do about it.
 
-    Java, Python, packages, whether Spark's workers can import this package, and the broker. Exit
-    code 1 when there is a problem; warnings leave it at 0.
+    Checks Java, Python, packages, whether Spark's workers can import this package, and the broker.
+    Exit code 1 if there is a problem; warnings leave it at 0.
     """
     found = list(checks(server, os.environ))
     if start and not any(one.level is Level.PROBLEM for one in found if one.name != "broker"):
@@ -392,8 +394,9 @@ def package(
 ) -> None:
     """Write this package as a file that spark-submit sends to workers without it: --py-files FILE.
 
-    What the package needs (pyarrow and others) must be installed there. All of it runs as plain
-    Python: jobs that read small messages take two to three times as long as with Horolog installed.
+    The packages that it needs (pyarrow and others) must be installed on the workers. It runs as
+    plain Python: jobs that read small messages take two to three times as long as with Horolog
+    installed.
     """
     if target.suffix != ".zip":
         raise WrongUsage(f"{target}: Spark takes a package from a .zip file")
@@ -414,7 +417,7 @@ def _started(master: str, conf: list[str] | None) -> Iterator[Check]:
 
 
 def _imported(_: int) -> str:
-    """Runs in a worker."""
+    """Import the data source in a worker, and return its module's name."""
     from ...pipeline import source
 
     return source.__name__

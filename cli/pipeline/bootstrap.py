@@ -1,4 +1,4 @@
-"""`horolog pipeline bootstrap`: files or a database into a topic, with their times."""
+"""`horolog pipeline bootstrap`: loads files or a database table into a topic, with their times."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -73,10 +73,10 @@ def bootstrap(
 ) -> None:
     """Append rows to a topic, each with its own time.
 
-    Keys choose partitions as Kafka's clients do, and each partition gets its rows in the order of
-    their times. Nothing is appended when the topic would refuse rows, or delete them again: exit
-    code 1, with the command that changes that. Done again, it appends everything again,
-    but for --job-id.
+    Keys choose partitions as in Kafka's clients, and each partition gets its rows in the order of
+    their times. If the topic would refuse rows, or delete them again, nothing is appended: exit
+    code 1, with the command that changes that. A second run appends all rows again, unless it has
+    the same --job-id.
     """
     from ..security.settings import for_workers
 
@@ -89,7 +89,7 @@ def bootstrap(
     with spark_session(master, conf) as spark, refusals():
         there = None if path is None else seen_by_spark(path, master)
         rows = read_input(spark, there, kind, options)
-        # Before the topic is known to be there, for what is wrong about it.
+        # The topic may not exist; `preflight` needs the facts to report that with advice.
         facts = facts_of(messages(rows, Mapped(value, key, timestamp), 1))
         _show_facts(facts, topic, as_json)
         _judge(preflight(server, topic, facts))

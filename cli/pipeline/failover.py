@@ -1,4 +1,5 @@
-"""`horolog pipeline failover`: where to go on in another cluster, and whether that misses any."""
+"""`horolog pipeline failover`: finds where a reader goes on in another cluster, and checks whether
+it misses messages."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -100,8 +101,8 @@ def failover(
 ) -> None:
     """Say where a reader goes on in the cluster --server, so that it misses nothing.
 
-    Some messages come twice. A query of Spark goes on with the offsets printed last as its
-    startingOffsets, and a new checkpoint.
+    Some messages come twice. For a Spark query, use the offsets printed last as its
+    startingOffsets, with a new checkpoint.
     """
     latency_ms = length_ms("--max-latency", max_latency)
     if (last_read is None) == (name is None) or (name is None) != (old_server is None):
@@ -142,8 +143,8 @@ def failover(
 def _refuse_idle_options(
     *, by_time: bool, check: bool, of_old_cluster: bool, of_check: bool
 ) -> None:
-    """Refuse options that would not be looked at: where the old cluster is not named, and where
-    nothing is checked."""
+    """Raise WrongUsage for options that would be ignored: without an old cluster, or without
+    --check."""
     if by_time and check:
         raise WrongUsage("--check compares with the old cluster: give --name and --from-server")
     if by_time and of_old_cluster:
@@ -158,7 +159,8 @@ def _refuse_idle_options(
 def _sides(
     plan: FailoverPlan, old_server: Servers, since_ms: int | None
 ) -> tuple[ReadPlan, ReadPlan, ReadPlan]:
-    """What was read in the old cluster, what is skipped in the new one, and what is ahead there."""
+    """Return the messages read in the old cluster, and those of the new cluster before and after
+    the offsets of resumption."""
     old = plan_by_create_time(old_server, plan.topic, since_ms, None)
     if old.cut_off:
         raise CommandFailed(

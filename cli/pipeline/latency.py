@@ -1,4 +1,4 @@
-"""`horolog pipeline latency`: how late messages come, as figures and as a page."""
+"""`horolog pipeline latency`: measures latencies of messages, as figures and as a page."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -55,8 +55,8 @@ def latency(
 ) -> None:
     """Measure append time less create time, by topic, partition and minute of append time.
 
-    The largest of all is the MaxLatencyOfCluster that a failover steps back by. Messages that were
-    appended before they were created count as 0, and as skewed: a clock is wrong.
+    The largest latency is the MaxLatencyOfCluster, by which a failover steps back. A message that
+    was appended before it was created counts as 0 and as skewed: a clock is wrong.
     """
     from ..security.settings import for_workers
 
@@ -85,7 +85,7 @@ def latency(
 
 
 def _check_out(out: Path, topics: int) -> None:
-    """Refuse what could not be written in the end."""
+    """Raise an error for an --out file that could not be written at the end."""
     if out.suffix not in (".html", *_PICTURES) or not out.parent.is_dir():
         raise WrongUsage(
             f"--out: {out} is not a .html, .svg or .png file in a folder that is there"
@@ -100,7 +100,8 @@ def _check_out(out: Path, topics: int) -> None:
 
 
 def _check_times(server: Servers, created_in: str | None) -> None:
-    """Refuse a cluster that does not keep both times of a message."""
+    """Raise CommandFailed for a Kafka cluster, which keeps one time per message, without
+    --created-in."""
     if created_in is None and server.kafka:
         raise CommandFailed(
             "a Kafka cluster keeps one time of each message, and a latency takes two: let "
@@ -110,7 +111,7 @@ def _check_times(server: Servers, created_in: str | None) -> None:
 
 
 def write_report(out: Path, report: LatencyReport) -> None:
-    """Write the page of all topics, or the picture of the first, as the name of the file says."""
+    """Write the page of all topics (.html), or the picture of the first topic (.svg, .png)."""
     if out.suffix == ".png":
         out.write_bytes(report_png(report, report.topics[0]))
     elif out.suffix == ".svg":

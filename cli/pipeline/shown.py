@@ -1,4 +1,4 @@
-"""What the commands of the pipeline have in common: their options, and how plans are shown."""
+"""Shared parts of the pipeline's commands: options, and the output of plans."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,12 +26,12 @@ To = Annotated[
 
 
 def time_ms(option: str, text: str | None) -> int | None:
-    """The time that an option gives; wrong usage when it is none."""
+    """Parse the time of an option. Raises WrongUsage."""
     return None if text is None else _read(option, lambda: parse_time(text, SystemClock().now_ms()))
 
 
 def times_between(start: str | None, end: str | None) -> tuple[int | None, int | None]:
-    """The times that --from and --to give; wrong usage when there is none between them."""
+    """Parse --from and --to. Raises WrongUsage, also if --to is not later than --from."""
     from_ms, to_ms = time_ms("--from", start), time_ms("--to", end)
     if from_ms is not None and to_ms is not None and to_ms <= from_ms:
         raise WrongUsage(f"--to {end} is not later than --from {start}: no time is between them")
@@ -39,7 +39,7 @@ def times_between(start: str | None, end: str | None) -> tuple[int | None, int |
 
 
 def length_ms(option: str, text: str, *, least: int = 0) -> int:
-    """The length of time that an option gives; wrong usage when it is none, or below `least` ms."""
+    """Parse the duration of an option. Raises WrongUsage, also if it is below `least` ms."""
     found = _read(option, lambda: parse_length(text))
     if found < least:
         raise WrongUsage(f"{option} {text}: it is at least {least} ms")
@@ -55,7 +55,7 @@ def _read(option: str, parse: Callable[[], int]) -> int:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """What a job refuses because of what it was given is the command's failure."""
+    """Turn a ValueError, with which a job refuses its arguments, into CommandFailed."""
     try:
         yield
     except ValueError as error:
@@ -63,7 +63,7 @@ def refusals() -> Iterator[None]:
 
 
 def show_plan(plan: ReadPlan, as_json: bool) -> None:
-    """Print which offsets will be read, before anything is."""
+    """Print the offsets that will be read, before they are."""
     if as_json:
         emit(
             json_line(

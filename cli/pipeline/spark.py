@@ -1,4 +1,4 @@
-"""Spark for the commands that need it: started late, its errors in one line, ended by Ctrl-C."""
+"""Runs Spark for commands: starts it late, prints its errors in one line, ends it on Ctrl-C."""
 
 import logging
 import os
@@ -34,17 +34,18 @@ Conf = Annotated[
 DEFAULT_MASTER: Final = "local[*]"
 
 _MASTERS: Final = ("local", "spark://", "k8s://")
-"""How Spark's masters begin, beside `yarn`. Spark itself says only that its Java has ended."""
+"""Prefixes of Spark's masters, besides `yarn`. Checked here, because Spark reports a wrong master
+only as a Java process that ended."""
 
 
 class Interrupts:
-    """Ctrl-C that is put off."""
+    """Records Ctrl-C, so that it can take effect later."""
 
     def __init__(self) -> None:
         self._came = False
 
     def note(self, *_: object) -> None:
-        """Take note of the first Ctrl-C; the second one does not wait."""
+        """Record the first Ctrl-C; raise KeyboardInterrupt at the second."""
         if self._came:
             raise KeyboardInterrupt
         self._came = True
@@ -57,12 +58,12 @@ class Interrupts:
 
 @contextmanager
 def own_interrupts() -> Iterator[Interrupts]:
-    """Have Ctrl-C interrupt this process as it did before, whatever the block puts in its place;
-    one that comes during the block is put off.
+    """Defer Ctrl-C during the block, and afterwards restore the handler of Ctrl-C that the block
+    may have replaced.
 
-    A Java that Spark has begun to start, and cannot report its address any more, would never end.
-    PySpark's own answer to Ctrl-C asks Spark something in the middle of another question to Spark,
-    and both fail.
+    If Ctrl-C interrupted the start of Spark, the Java that is starting could not report its address
+    and would never end. PySpark's own handler of Ctrl-C sends a request to Spark in the middle of
+    another request, and both fail.
     """
     handler = signal.getsignal(signal.SIGINT)
     interrupts = Interrupts()
@@ -77,9 +78,11 @@ def own_interrupts() -> Iterator[Interrupts]:
 
 
 def ask_in_thread(ask: Callable[[], object], give_up: Callable[[], object]) -> None:
-    """Ask Spark something that may take for ever, and wait such that Ctrl-C disturbs no question.
+    """Run `ask`, a request to Spark that may take for ever, in a thread, so that Ctrl-C does not
+    interrupt a request.
 
-    Where the wait is interrupted, `give_up` has Spark answer. Raises what `ask` raises.
+    When the wait ends or is interrupted, `give_up` is called, which makes Spark answer. Raises what
+    `ask` raises.
     """
     from pyspark.util import InheritableThread
 
@@ -95,7 +98,7 @@ def ask_in_thread(ask: Callable[[], object], give_up: Callable[[], object]) -> N
     thread.start()
     try:
         while thread.is_alive():
-            # A signal that comes just before a wait for a thread begins does not end it.
+            # With a time-out, because a signal just before the wait begins does not interrupt it.
             thread.join(_LOOK_SECONDS)
     finally:
         give_up()
@@ -106,8 +109,8 @@ def ask_in_thread(ask: Callable[[], object], give_up: Callable[[], object]) -> N
 
 @contextmanager
 def whole_answers() -> Iterator[None]:
-    """Whatever interrupts the block in the middle of a question to Spark, the next question of this
-    thread has a connection of its own, on which no answer is due."""
+    """If Ctrl-C interrupts the block in the middle of a request to Spark, close the connection of
+    this thread, so that its next request does not get the answer to the interrupted one."""
     from pyspark import SparkContext
 
     try:
@@ -122,7 +125,7 @@ def whole_answers() -> Iterator[None]:
 
 @contextmanager
 def silent_gateway() -> Iterator[None]:
-    """Errors are handled by the caller of Spark: Py4J need not log them, with a traceback, too."""
+    """Keep Py4J from logging errors with a traceback: the caller of Spark handles them."""
     root = logging.getLogger()
     if root.handlers:  # the log is configured already
         yield
@@ -138,20 +141,20 @@ def silent_gateway() -> Iterator[None]:
 
 
 def seen_by_spark(path: str, master: str) -> str:
-    """A path as Spark on this machine takes it, whichever folder its Java was started in; one with
-    a scheme, or for a cluster, is left as it is."""
+    """Make a path absolute if Spark uses it on this machine, because its Java may run in another
+    folder. A path with a scheme, or for a cluster, stays unchanged."""
     return os.path.abspath(path) if of_this_machine(path, master) else path
 
 
 def of_this_machine(path: str, master: str) -> bool:
-    """Whether Spark looks for a path where this process does."""
+    """Whether Spark uses the same files for a path as this process."""
     return master.startswith("local") and not submitted(os.environ) and ":" not in path
 
 
 @contextmanager
 def spark_session(master: str, conf: list[str] | None) -> Iterator[SparkSession]:
-    """A session; what Spark reports is the command's failure. One that was there before is used,
-    and left running."""
+    """Provide a Spark session. Errors of Spark become CommandFailed. A session that was running
+    before is used, and left running."""
     given = name_values(conf or (), "--conf")
     if master != "yarn" and not master.startswith(_MASTERS):
         raise WrongUsage(
@@ -191,8 +194,8 @@ def spark_session(master: str, conf: list[str] | None) -> Iterator[SparkSession]
 
 
 def _quiet() -> dict[str, str]:
-    """On a terminal Spark shows the progress of its stages; elsewhere that is only noise. Its log
-    is shown on request."""
+    """Return settings that keep Spark quiet: progress of stages only on a terminal, no web page,
+    and a log only on request."""
     progress = "true" if sys.stderr.isatty() else "false"
     quiet = {"spark.ui.showConsoleProgress": progress, "spark.ui.enabled": "false"}
     if submitted(os.environ):
@@ -203,7 +206,7 @@ def _quiet() -> dict[str, str]:
 
 @contextmanager
 def _reported_once() -> Iterator[None]:
-    """PySpark logs what it raises, with the place in our program; a command says it once."""
+    """Keep PySpark from logging the errors that it raises: the command reports them once."""
     from pyspark.logger import PySparkLogger
 
     loggers = [
@@ -220,7 +223,7 @@ def _reported_once() -> Iterator[None]:
 
 
 def one_line(text: str) -> str:
-    """What a task or the planning raised, without the ways of Spark around it."""
+    """Return the message of an error in a task or in planning, without the lines of Spark."""
     lines = [line.strip() for line in text.splitlines()]
     ours = [line for line in lines if line.startswith("horolog.") and ": " in line]
     if ours:

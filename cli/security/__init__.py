@@ -1,1 +1,2 @@
-"""How commands are let in by a broker: options, variables, profiles, and what `doctor` checks."""
+"""Security of commands: options, environment variables and profiles for TLS and login, and the
+commands that manage profiles and quotas."""

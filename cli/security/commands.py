@@ -1,4 +1,4 @@
-"""`horolog profile`: servers and how to be let in there, under names."""
+"""`horolog profile`: manages profiles, named settings of servers and logins."""
 
 import os
 import shlex
@@ -50,7 +50,7 @@ def add(
 ) -> None:
     """Add a profile, or replace it, and use it from now on.
 
-    It keeps where a password is, and never the password.
+    The profile stores where a password is found, never the password itself.
     """
     from . import profiles
     from .settings import Layers
@@ -77,7 +77,7 @@ def add(
     }
     for value in settings.values():
         check_texts([value] if isinstance(value, str) else list(value))
-    # Settings that contradict each other are refused now.
+    # Called only to refuse settings that contradict each other.
     _ = Layers({}, {}, settings).security(check_address(address, "--server"))
     path = profiles.path_of(os.environ)
     found = profiles.load(path)

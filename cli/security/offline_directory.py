@@ -1,4 +1,4 @@
-"""The data directory of a broker that does not run, where users, rules and quotas are changed."""
+"""Changes users, rules and quotas in the data directory of a stopped broker."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,19 +23,19 @@ DataDir = Annotated[
 T = TypeVar("T")
 
 FILE_MODE: Final = 0o600
-"""Of files with salted keys: they are for the broker's account alone."""
+"""Mode of files with salted keys: only the broker's account may read them."""
 
 
 class OfflineDirectory:
-    """The data directory of a broker that does not run: its users, rules and quotas. With `makes`
-    the directory is made when it is missing."""
+    """Users, rules and quotas in the data directory of a stopped broker. With `makes` a missing
+    directory is made."""
 
     def __init__(self, path: Path, *, makes: bool = False) -> None:
         self._path = path
         self._makes = makes
 
     def use(self, work: Callable[[LocalMetadata], T]) -> T:
-        """Do work on what is stored while the lock of the directory is held. Raises
+        """Apply `work` to the stored metadata while the lock of the directory is held. Raises
         `CommandFailed`."""
         files = SystemFiles(FILE_MODE)
         if not files.is_directory(self._path):
@@ -48,4 +48,4 @@ class OfflineDirectory:
 
 
 def _ignore(event: str, /, **fields: object) -> None:
-    """What the next start of the broker tells too."""
+    """Drop an event: the next start of the broker reports it too."""

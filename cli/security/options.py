@@ -1,4 +1,4 @@
-"""The options of every command that takes `--server`, and the variables that stand for them."""
+"""The security options of every command with `--server`, and their environment variables."""
 
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -11,7 +11,7 @@ from ...values import value_class
 
 @value_class
 class SecurityOption:
-    """One of them. Its name is that of the setting in a profile."""
+    """A security option. Its name is that of the setting in a profile."""
 
     name: str
     metavar: str
@@ -19,22 +19,22 @@ class SecurityOption:
 
     @property
     def flag(self) -> str:
-        """As it is written on a command line."""
+        """The option as written on a command line."""
         return f"--{self.name.replace('_', '-')}"
 
     def flag_beside(self, own: Collection[str]) -> str:
-        """The flag in a command that has these of its own: `--login-NAME` where it needs the name
-        for something else."""
+        """The flag in a command with the flags `own`: `--login-NAME` if the command uses the usual
+        flag for something else."""
         return f"--login-{self.flag.removeprefix('--')}" if self.flag in own else self.flag
 
     @property
     def variable(self) -> str:
-        """The variable of the environment."""
+        """The environment variable."""
         return f"HOROLOG_{self.name.upper()}"
 
     @property
     def parameter(self) -> str:
-        """What the parser calls it, which no option of a command is called."""
+        """Name of the parameter for the parser; no other option has such a name."""
         return f"security_{self.name}"
 
 
@@ -53,13 +53,13 @@ OPTIONS: Final = (
 )
 OPTION: Final = "COMMANDLINE"
 ENVIRONMENT: Final = "ENVIRONMENT"
-"""Where a parameter comes from, as the parser calls it."""
+"""The parser's names for the source of a parameter."""
 
 BY_PARAMETER: Final = {option.parameter: option for option in OPTIONS}
 
 
 def added(params: Sequence[Any]) -> list[Any]:
-    """The options that a command with these parameters has beside them."""
+    """Return the security options to add to a command with these parameters."""
     own = flags_of(params)
     return [
         TyperOption(
@@ -78,14 +78,14 @@ def flags_of(params: Sequence[Any]) -> frozenset[str]:
 
 
 def is_security(param: Any) -> bool:
-    """Whether a parameter is one of these."""
+    """Whether a parameter is a security option."""
     return param.name in BY_PARAMETER
 
 
 def profiles_path(environment: Mapping[str, str]) -> str | None:
-    """Where the profiles of the user are; None for one without a home."""
+    """Return the path of the user's profiles; None for a user without a home."""
     base = environment.get("XDG_CONFIG_HOME", "")
-    if not os.path.isabs(base):  # so the specification of these folders says
+    if not os.path.isabs(base):  # the XDG specification ignores relative paths
         home = environment.get("HOME", "")
         if not os.path.isabs(home):
             return None

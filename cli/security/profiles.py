@@ -1,4 +1,4 @@
-"""Profiles: how to reach a broker, under a name, in `horolog/config.toml` of the user.
+"""Profiles: named settings to reach a broker, in the user's `horolog/config.toml`.
 
     profile = "prod"                    # the one in use
 
@@ -7,7 +7,7 @@
     user = "alice"
     password_command = ["secret-tool", "lookup", "horolog", "alice"]
 
-No secret is in it, only where one is.
+The file contains no secrets, only where to find them.
 """
 
 import json
@@ -24,14 +24,14 @@ from ..errors import WrongUsage
 from .options import profiles_path
 
 Layer = Mapping[str, str | tuple[str, ...]]
-"""Settings of one place, by the names that they have in a profile."""
+"""Settings of one source (options, environment or profile), by their names in a profile."""
 
 TEXTS: Final = (
     *("server", "ca", "client_cert", "client_key", "client_key_password_file"),
     *("user", "password_file", "token_file", "mechanism"),
 )
 COMMANDS: Final = ("password_command", "token_command")
-"""Settings that are the words of a command."""
+"""Settings whose value is a command, as a list of words."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,100}", re.ASCII)
 _MAX_FILE_BYTES: Final = 1024 * 1024
@@ -40,20 +40,20 @@ _HEADER: Final = "# Written by `horolog profile`; comments are lost when it writ
 
 @dataclass(slots=True)
 class Profiles:
-    """Names of all options."""
+    """All profiles of a user, and the name of the one in use."""
 
     in_use: str | None = None
     by_name: dict[str, Layer] = field(default_factory=dict)
 
 
 def path_of(environment: Mapping[str, str]) -> Path | None:
-    """Where they are; None for a user without a home."""
+    """Return the path of the profiles; None for a user without a home."""
     path = profiles_path(environment)
     return None if path is None else Path(path)
 
 
 def check_name(name: str) -> str:
-    """Raises WrongUsage for what cannot be the name of a profile."""
+    """Return the name of a profile. Raises WrongUsage for a name that is not allowed."""
     if not _NAME.fullmatch(name):
         raise WrongUsage(
             f"{name!r} cannot be the name of a profile: it has 1 to 100 letters, digits, - and _"
@@ -62,7 +62,8 @@ def check_name(name: str) -> str:
 
 
 def load(path: Path | None) -> Profiles:
-    """What is there; no file is no profiles. Raises WrongUsage for a file that cannot be used."""
+    """Read the profiles; a missing file means none. Raises WrongUsage for a file that cannot be
+    used."""
     if path is None:
         return Profiles()
     try:
@@ -85,7 +86,8 @@ def load(path: Path | None) -> Profiles:
 
 
 def named(environment: Mapping[str, str], name: str | None) -> Layer:
-    """The settings of one, or of the one in use. Raises WrongUsage where there is none."""
+    """Return the settings of the profile `name`, or without a name of the profile in use, if there
+    is one. Raises WrongUsage for an unknown name."""
     path = path_of(environment)
     found = load(path)
     name = name or found.in_use
@@ -99,7 +101,7 @@ def named(environment: Mapping[str, str], name: str | None) -> Layer:
 
 
 def _check_owner(path: Path, found: os.stat_result) -> None:
-    # It names programs that are run, and where passwords are sent to.
+    # The file names programs to run, and servers to which passwords are sent.
     if found.st_uid not in (os.getuid(), 0) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise WrongUsage(
             f"{path} can be written by others, and it names programs to run: make it your own, "
@@ -150,12 +152,12 @@ def _check_no_login(address: str, place: str) -> None:
 
 
 def save(path: Path | None, profiles: Profiles) -> None:
-    """Write all of them, readable by their owner only. The old file stays until the new one is
-    complete."""
+    """Write all profiles to a file that only its owner can read. The old file stays until the new
+    one is complete."""
     if path is None:
         raise WrongUsage("there is no home to keep profiles in: set HOME or XDG_CONFIG_HOME")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    target = path.resolve()  # the link of who keeps such files elsewhere stays
+    target = path.resolve()  # if the file is a symbolic link, the link stays
     written = target.with_suffix(f".{os.getpid()}.new")
     try:
         number = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -183,5 +185,6 @@ def _as_toml(profiles: Profiles) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A basic string of TOML. JSON's are, but for DEL and letters above 16 bits."""
+    """Return a basic string of TOML. JSON strings have the same form, except for DEL and escapes of
+    characters above 16 bits."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,7 +1,7 @@
 """`horolog quota`: set, remove, list.
 
-With --data-dir the file of a broker that does not run is changed; else a running broker is asked,
-and what it says holds from the next request on.
+With --data-dir the quotas in the data directory of a stopped broker are changed. Otherwise a
+running broker is asked to change them; the change applies from the next request on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -108,7 +108,7 @@ def remove(
     data_dir: DataDir = None,
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Take quotas away."""
+    """Remove quotas."""
     entity = _entity(user, user_defaults, client_id, client_defaults)
     wanted = [_quota(name) for name in names or ()]
     target = _target(data_dir, server)
@@ -194,7 +194,7 @@ def _shown(quota: Quota, value: float | None) -> str:
 
 
 class _BrokerQuotas:
-    """Those of a broker that runs."""
+    """Quotas of a running broker, changed through its API."""
 
     def __init__(self, server: Servers) -> None:
         self._server = server
@@ -215,7 +215,7 @@ class _BrokerQuotas:
 
 
 class _StoredQuotas(OfflineDirectory):
-    """Those in the data directory of a broker that does not run."""
+    """Quotas in the data directory of a stopped broker."""
 
     def quotas(self) -> Quotas_:
         return self.use(lambda metadata: Quotas(metadata.state.access.quotas).table.quotas)

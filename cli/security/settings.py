@@ -1,4 +1,4 @@
-"""What a command knows of how to be let in, from its options, the environment and a profile."""
+"""Finds the security settings of a command, from its options, the environment and a profile."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,19 +28,20 @@ _TOKENS: Final = ("token_file", "token_command")
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """Where settings come from; an earlier place wins."""
+    """Settings by source; options win over the environment, which wins over the profile."""
 
     options: Layer
     environment: Layer
     profile: Layer
     flags: Mapping[str, str] = field(default_factory=dict)
-    """Options that are not written as elsewhere, by their names."""
+    """Flag of each option in this command, by the option's name."""
 
     def security(self, servers: Servers) -> Security | None:
-        """What holds for these servers. Raises WrongUsage for what does not go together."""
+        """Return the security settings for these servers; None without any. Raises WrongUsage for
+        settings that contradict each other."""
         layers = [self.options, self.environment, self.profile]
         if not servers.tls:
-            # Those that were not given for this command may be meant for another server.
+            # TLS settings of the environment and the profile may be meant for another server.
             layers[1:] = [_without_tls(layer) for layer in layers[1:]]
         own = _known_with(layers, ("client_cert",))
         who = _known_with(layers, ("user", *_TOKENS))
@@ -62,7 +63,7 @@ class Layers:
         return None if found == Security(tls=False) else found
 
     def _with_options(self, text: str) -> str:
-        """What the client says, with where it is set here."""
+        """Add to an error of the client where the command line sets the missing value."""
         password_file = self.flags.get("password_file", "--password-file")
         hints: dict[str, str] = {
             "has no password": f"{password_file}, HOROLOG_PASSWORD_FILE, or a profile's "
@@ -76,8 +77,8 @@ class Layers:
 
 
 def with_profile(servers: Servers, name: str | None) -> Servers:
-    """Servers beside those of `--server`: only a profile says how to be let in there. Raises
-    WrongUsage."""
+    """Return servers other than those of `--server` with the security of a profile: options and
+    environment do not apply to them. Raises WrongUsage."""
     if name is None:
         return servers
     layers = Layers({}, {}, profiles.named(os.environ, name))
@@ -86,17 +87,17 @@ def with_profile(servers: Servers, name: str | None) -> Servers:
 
 @dataclass(frozen=True, slots=True)
 class GivenOptions:
-    """What was given where."""
+    """The security options of a command, with the source of each."""
 
     chosen: Mapping[str, str | None]
     sources: Mapping[str, str]
     environment: Mapping[str, str]
     flags: Mapping[str, str]
-    """How each option is written in this command, by its name."""
+    """Flag of each option in this command, by the option's name."""
 
     def layers(self, may_take_profile: bool) -> Layers:
-        """The settings of each place. A profile in use is for its own server; one that is named
-        is for any."""
+        """Return the settings by source. A profile that is named applies to any server; the profile
+        in use applies only with `may_take_profile`, for its own server."""
         return Layers(
             dict(self._given(OPTION)),
             dict(self._from_environment()),
@@ -113,7 +114,7 @@ class GivenOptions:
                 yield option.name, value
 
     def _from_environment(self) -> Iterator[tuple[str, str]]:
-        # Not through the parser: a command may have no such option, and the variable still counts.
+        # Read without the parser: a variable counts even if the command does not have the option.
         for option in OPTIONS:
             value = self.environment.get(option.variable)
             if value:
@@ -131,8 +132,8 @@ def _without_tls(layer: Layer) -> Layer:
 
 
 def _known_with(layers: Sequence[Layer], names: Sequence[str]) -> list[Layer]:
-    """The layers up to the first that has one of these: what an outer one says goes with another
-    name, whose password is not to be sent."""
+    """Return the layers up to the first that has one of these settings. Later layers may have the
+    password of another user, which must not be sent."""
     for count, layer in enumerate(layers, 1):
         if any(name in layer for name in names):
             return list(layers[:count])
@@ -159,7 +160,8 @@ def _secret(layers: Sequence[Layer], name: str) -> Secret | None:
 
 @dataclass(frozen=True, slots=True)
 class _Once(Secret):
-    """What a command prints; it is run once, because a keyring may ask its user."""
+    """A secret that a command prints. The command runs once per process, because a keyring may
+    prompt the user."""
 
     words: tuple[str, ...]
 
@@ -173,9 +175,9 @@ def _printed(words: tuple[str, ...]) -> str:
 
 
 def for_workers(servers: Servers, prefix: str = "") -> Servers:
-    """The same for processes that are started from now on: a secret that a command prints is put
-    into the environment, which they inherit, and is not said on any command line or in a plan.
-    `prefix` tells several servers apart."""
+    """Return servers for use in worker processes that start from now on. A secret that a command
+    prints is put into an environment variable, which workers inherit; so it appears on no command
+    line and in no plan. `prefix` distinguishes the variables of several servers."""
     security = servers.security
     if security is None:
         return servers
@@ -199,8 +201,8 @@ def for_workers(servers: Servers, prefix: str = "") -> Servers:
 def servers_of(
     given: str | Servers, *, is_chosen: bool, layers: Callable[[bool], Layers]
 ) -> Servers:
-    """Where a command connects, and how. `is_chosen` is whether the user named the address, and
-    `layers` are asked for with whether the profile in use may be taken."""
+    """Return the servers of a command, with their security. `is_chosen` says whether the user named
+    the address; if not, `layers` is called with True, and the profile in use applies."""
     servers = parse_servers(given)
     found = layers(not is_chosen)
     address = found.profile.get("server")

@@ -119,8 +119,8 @@ LATEST = (
     "folder.MetadataFolder._write > files.replacing: sync state.tmp",
     "log_producers.LogProducers._drop_beyond: sync_directory",
 )
-"""Take longer to be caught than all others together. `metadata/test_power_cuts.py` catches the first
-one sooner."""
+"""Take longer to be caught than all others together. `metadata/test_power_cuts.py` catches the
+first one sooner."""
 
 LATE = (
     "clean_shutdown.leave_marker > files.replace_file: sync_directory",
