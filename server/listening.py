@@ -1,5 +1,5 @@
-"""What takes the connections of clients: endpoints of ports, listeners, and the connections that
-all of them share."""
+"""The parts that accept connections of clients: endpoints of ports, listeners, and the connections
+that all ports share."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
@@ -108,7 +108,7 @@ def _raw(step: Step) -> bytes:
 
 
 def shares_of_files(settings: BrokerSettings, observe: Observer) -> Shares:
-    """How many connections there may be beside open segments, in the files of the process."""
+    """Share the process's file handles between connections and open segments."""
     http = 0 if settings.http_listen == OFF else HTTP_CONNECTIONS
     wanted = Shares(settings.max_connections, settings.max_open_files, http)
     shares = share_files(raise_file_limit(), wanted)
@@ -126,7 +126,7 @@ def shares_of_files(settings: BrokerSettings, observe: Observer) -> Shares:
 def make_connections(
     settings: BrokerSettings, connections_max: int, figures: Figures, observe: Observer, work: Work
 ) -> Connections:
-    """No connections yet, of at most `connections_max`."""
+    """Make the set of connections, empty, for at most `connections_max`."""
     idle_ms = settings.connections_max_idle_ms
     return Connections(
         asyncio.get_running_loop(),
@@ -159,7 +159,7 @@ def make_listener(
     settings: BrokerSettings,
     security: SecurityService,
 ) -> Listener:
-    """Takes the connections that come in by one port, once it is started."""
+    """Make a listener, not yet started, that accepts the connections of one port."""
     endpoint = _endpoint(port, dispatcher, settings, security)
     return Listener(
         asyncio.get_running_loop(),
@@ -174,7 +174,7 @@ def make_listener(
 def _endpoint(
     port: Port, dispatcher: Dispatcher, settings: BrokerSettings, security: SecurityService
 ) -> Endpoint:
-    """What holds for the connections of one port."""
+    """Make the endpoint of a port: what all of its connections have in common."""
     encoding = kafka if port.setting == KAFKA else native
     gate = None
     if port.login:

@@ -1,8 +1,8 @@
 """Requests that wait for a partition to advance: fetches for data, produces for durability.
 
-Nothing polls. A log reports that its high watermark moved, the requests parked on that partition
-are looked at once before the loop goes back to its sockets, however many appends came meanwhile,
-and each is ready when it has what it asked for or when its own timer fires.
+Nothing polls. When a log reports that its high watermark moved, the requests parked on that
+partition are checked once before the event loop goes back to its sockets, however many appends came
+meanwhile. A request is ready when its condition holds, or when its timer fires.
 """
 
 import asyncio
@@ -12,22 +12,21 @@ from time import thread_time
 from typing import Any, Final
 
 PASS_SECONDS: Final = 0.005
-"""Processor time for which requests are looked at, and answered, in one pass of the loop."""
+"""Processor time for checking and answering parked requests in one turn of the event loop."""
 
 WOKEN_AT_ONCE: Final = 64
-"""Requests that are looked at without a look at the time."""
+"""Requests that are checked between two readings of the clock."""
 
 Partition = tuple[str, int]
 
 Awaited = Hashable
-"""What something can be heard of: a partition, or what was appended to one."""
+"""What a request can wait for: a partition, or the commit of appended sets."""
 
 
 class Wait:
-    """What an answer or a task waits for. What was added to be called is called within the call
-    that ends the wait.
+    """The wait of an answer or a task. Its callbacks run within the call that ends the wait.
 
-    A future of asyncio would call it in the next pass of the loop, behind the rest of this one.
+    A future of asyncio would run them only in the next turn of the event loop.
     """
 
     __slots__ = ("_callbacks", "_cancelled", "_over")
@@ -38,7 +37,7 @@ class Wait:
         self._cancelled = False
 
     def add_done_callback(self, callback: Callable[["Wait"], None]) -> None:
-        """Have `callback` called when this is over, which it is not yet."""
+        """Call `callback` when the wait is over. It must not be over yet."""
         self._callbacks.append(callback)
 
     def done(self) -> bool:
@@ -48,23 +47,23 @@ class Wait:
         return self._cancelled
 
     def cancel(self) -> None:
-        """Whoever waits does not want it any more."""
+        """End the wait because its owner does not need it any more."""
         if not self._over:
             self._cancelled = True
             self.set_result(None)
 
     def set_result(self, result: None, /) -> None:
-        """It is over, if it was not."""
+        """End the wait, if it is not over, and call the callbacks."""
         if not self._over:
             self.end()
             self.wake()
 
     def end(self) -> None:
-        """It is over from now on. `wake` has to follow."""
+        """Mark the wait as over. `wake` has to be called next."""
         self._over = True
 
     def wake(self) -> None:
-        """Have whoever waited go on."""
+        """Call the callbacks."""
         for callback in self._callbacks:
             callback(self)
 
@@ -82,21 +81,21 @@ class Wait:
 
 
 class SharedWait(Wait):
-    """What several answers wait for. One that is not waited for any more cancels no other."""
+    """A wait that several answers share. An answer that is cancelled does not cancel the others."""
 
     __slots__ = ()
 
     def __init__(self, ready: asyncio.Future[None] | Wait) -> None:
-        """A wait that is over when `ready` is done."""
+        """The wait is over when `ready` is done."""
         super().__init__()
         ready.add_done_callback(lambda _: self.set_result(None))
 
     def cancel(self) -> None:
-        """The others go on to wait."""
+        """Do nothing: the other answers still wait."""
 
 
 class _Parked(Wait):
-    """One waiting request, or several that wait for the same."""
+    """A parked request, or several with the same wait."""
 
     __slots__ = ("_lot", "awaited", "named_partitions", "requests", "satisfied", "timer")
 
@@ -122,7 +121,7 @@ class _Parked(Wait):
 
 
 class ParkingLot:
-    """Waiting requests by what they wait for. `has_room` is for callers to respect."""
+    """Waiting requests by what they wait for. Callers of `park` have to check `has_room`."""
 
     def __init__(
         self,
@@ -130,26 +129,26 @@ class ParkingLot:
         capacity: int | None = None,
         partitions_max: int | None = None,
     ) -> None:
-        """`capacity` is how many requests there may be, `partitions_max` how many partitions they
-        may name; `None` is no limit."""
+        """`capacity` is the most requests that may wait, `partitions_max` the most partitions that
+        they may name together; `None` is no limit."""
         self._loop = loop
         self._capacity = capacity
         self._partitions_max = partitions_max
         self._named_partitions = 0
         self._requests = 0
         self.by_awaited: dict[Awaited, dict[_Parked, None]] = {}
-        """Who waits; for others to look at."""
+        """The waiting requests, by what they wait for; read by other modules."""
         self.minds_moves = True
-        """Whether it means anything to waiting requests that a watermark moved."""
+        """Whether a high watermark that moved can end a wait."""
         self._advanced: dict[Awaited, None] = {}
         self._unseen: deque[tuple[Awaited, list[_Parked]]] = deque()
-        """Who is to be looked at because of something that advanced."""
+        """Requests that are still to be checked, with what has advanced."""
 
     def __len__(self) -> int:
         return self._requests
 
     def has_room(self, named_partitions: int) -> bool:
-        """Whether one more request may wait, one that names so many partitions."""
+        """Whether one more request, which names `named_partitions`, may wait."""
         if self._capacity is not None and self._requests >= self._capacity:
             return False
         after = self._named_partitions + named_partitions
@@ -164,11 +163,11 @@ class ParkingLot:
         named_partitions: int = 0,
         requests: int = 1,
     ) -> Wait:
-        """A wait that is over when `satisfied` says so of one of `awaited` that advanced, or after
-        `wait_ms`. Cancelling it takes the request out of the lot.
+        """Return a wait that is over after `wait_ms`, or when one of `awaited` advances and
+        `satisfied` returns true for it. Cancelling the wait removes the request from the lot.
 
-        `named_partitions` is how many the request names, the same one again included; `requests`
-        is how many requests this is for.
+        `named_partitions` is how many partitions the request names, repeats included; `requests` is
+        how many requests share the wait.
         """
         parked = _Parked(self, awaited, satisfied, named_partitions, requests)
         self._named_partitions += named_partitions
@@ -179,7 +178,7 @@ class ParkingLot:
         return parked
 
     def advanced(self, awaited: Awaited) -> None:
-        """A partition moved, failed or went away: look at its requests soon.
+        """Have the requests of a partition checked soon, because it moved, failed or was deleted.
 
         Appends call this from the middle of their own work, so nothing is read or answered here.
         """
@@ -189,7 +188,7 @@ class ParkingLot:
             self._advanced[awaited] = None
 
     def leave(self, parked: _Parked) -> None:
-        """A request waits no more."""
+        """Remove a request that does not wait any more."""
         self._named_partitions -= parked.named_partitions
         self._requests -= parked.requests
         for each in parked.awaited:
@@ -206,10 +205,11 @@ class ParkingLot:
         self.look_at(advanced)
 
     def look_at(self, advanced: Iterable[Awaited]) -> None:
-        """As `advanced`, by who is not in the middle of an append: who waits is looked at now.
+        """As `advanced`, but check the waiting requests now: for callers that are not in the middle
+        of an append.
 
-        Those of one connection are answered with one write. However many there are, the loop does
-        what else there is after `PASS_SECONDS`.
+        Requests of one connection are answered with one write. After `PASS_SECONDS` the event loop
+        does other work, before the next requests are checked.
         """
         for awaited in advanced:
             waiting = self.by_awaited.get(awaited)
@@ -229,7 +229,7 @@ class ParkingLot:
                 self._loop.call_soon(self._look_on)
 
     def _wake_some(self) -> None:
-        """Look at the next ones, and wake those of them that have what they asked for."""
+        """Check the next requests, and wake those whose condition holds."""
         satisfied: list[_Parked] = []
         left = WOKEN_AT_ONCE
         try:

@@ -1,4 +1,4 @@
-"""What requests are handled with: made, and put together, for one broker."""
+"""The construction of a broker's services, which handlers use."""
 
 import asyncio
 from collections.abc import Callable
@@ -35,16 +35,16 @@ from .trusted_time import TrustedTime
 from .work import Work
 
 MAX_PARKED_FETCHES = 10_000
-"""Fetches that wait at one time. Each holds a timer and its request; a client whose fetch finds
-no place is answered at once, with what there is."""
+"""The most fetches that wait at a time. Each holds a timer and its request; if there are more, a
+fetch is answered at once, with the messages that are available."""
 
 MAX_PARKED_PARTITIONS = 500_000
-"""Partitions that waiting fetches name, all together: about 500 bytes each."""
+"""The most partitions that all waiting fetches name together, at about 500 bytes each."""
 
 
 @value_class
 class ServiceInputs:
-    """What the services of a broker are made of."""
+    """The parts of a broker from which its services are made."""
 
     settings: BrokerSettings
     directory: LogDirectory
@@ -58,9 +58,9 @@ class ServiceInputs:
 
 
 def make_services(inputs: ServiceInputs, cleanups: AsyncExitStack) -> tuple[Services, Maintenance]:
-    """The services of a broker that is alone, and what maintains its logs, which is not started.
+    """Make the services of a single broker, and its background tasks, not yet started.
 
-    `cleanups` gets what ends them.
+    The functions that stop them are added to `cleanups`.
     """
     settings, directory, security = inputs.settings, inputs.directory, inputs.security
     clock, figures = inputs.clock, inputs.figures
@@ -164,7 +164,7 @@ def _group_commit(
     note_sync: Callable[[], None],
     cleanups: AsyncExitStack,
 ) -> GroupCommit:
-    """Syncs logs in threads of its own; `note_sync` is called after each sync."""
+    """Make the `GroupCommit`, with threads of its own; `note_sync` is called after each sync."""
 
     def synced(seconds: float) -> None:
         figures.fsync.add(seconds)
@@ -172,7 +172,7 @@ def _group_commit(
 
     syncs, index_syncs = (ThreadPoolExecutor(1, name) for name in ("sync", "index-sync"))
     for executor in (syncs, index_syncs):
-        # Now, and not when a sync is needed: then there may be no memory for a thread.
+        # Start the thread now: when a sync is needed, there may be no memory for it.
         executor.submit(int)
         cleanups.callback(executor.shutdown)
     commits = GroupCommit(syncs, index_syncs, loop.call_soon_threadsafe, clock, synced)

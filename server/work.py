@@ -13,33 +13,33 @@ from ..storage.read.search import Search
 T = TypeVar("T")
 
 TURN_SECONDS = 0.00025
-"""How long one request may compute before the loop serves the others: what a small request takes,
-about, so that none waits for much longer than it takes itself."""
+"""How long one request may compute before the event loop serves other requests: about as long as a
+small request takes, so that none waits much longer than it takes itself."""
 
 MAX_TURN_SECONDS = 0.001
-"""The same after a pass of the loop in which the others took as long: however many they are, a
-computation gets on."""
+"""The longest turn, after other requests took at least as long: so a computation makes progress
+however many requests there are."""
 
 STORAGE_THREADS = 2
-"""Threads that prepare logs: two, so that one large log does not hold up the small ones."""
+"""Threads that prepare logs: two, so that one large log does not delay small ones."""
 
 READING_THREADS = 4
-"""Threads that read for fetches what is not in memory: a disk serves several at a time."""
+"""Threads that read messages from the disk for fetches: a disk serves several reads at a time."""
 
 
 class Work:
-    """Tasks started for requests, and the threads for what would block the loop.
+    """The tasks of requests, and the threads for calls that would block the event loop.
 
-    There is one thread for positions, because their commits must not overtake each other, one for
-    changes of topics, for the same reason, and one each for admissions and for conversions, so that
-    they leave the processor's other cores to the rest.
+    One thread is for positions and one for changes of topics, because these must not overtake one
+    another. Admissions and conversions have one thread each, so that they leave the processor's
+    other cores free.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.time: Callable[[], float] = SystemClock.monotonic
-        """Seconds on a monotonic clock that runs within a turn of the loop, as uvloop's does not;
-        real ones whatever clock the broker is given."""
+        """The real monotonic clock in seconds, even if a test gives the broker another clock. It
+        runs within a turn of the event loop, as uvloop's own clock does not."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._storage = ThreadPoolExecutor(STORAGE_THREADS, "storage")
@@ -58,11 +58,11 @@ class Work:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no request is worked on that takes turns."""
+        """Whether no request has a task or waits for a turn."""
         return not (self._tasks or self._waiting)
 
     def in_storage_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Run a call that reads or writes a lot, in a thread."""
+        """Run a call that reads or writes much, in a thread."""
         return self._loop.run_in_executor(self._storage, call)
 
     def in_reading_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
@@ -70,37 +70,37 @@ class Work:
         return self._loop.run_in_executor(self._reading, call)
 
     def in_positions_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Run a commit of positions, after those before it."""
+        """Run a commit of positions, in a thread, after earlier commits."""
         return self._loop.run_in_executor(self._positions, call)
 
     def in_topics_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Run what a change of topics does on the disk, after those before it."""
+        """Run the disk's part of a change of topics, in a thread, after earlier changes."""
         return self._loop.run_in_executor(self._topics, call)
 
     def in_admission_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Run a call that looks at what a producer sent."""
+        """Run a call that checks a producer's record set, in a thread."""
         return self._loop.run_in_executor(self._admissions, call)
 
     def in_conversion_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Run a call that compresses or decompresses for a reader."""
+        """Run a call that compresses or decompresses for a reader, in a thread."""
         return self._loop.run_in_executor(self._conversions, call)
 
     def nothing(self) -> asyncio.Future[None]:
-        """Work that is done already: for answers that need none, only their turn."""
+        """Return a future that is done: for answers that wait only for their turn."""
         done = self._loop.create_future()
         done.set_result(None)
         return done
 
     def turns(self) -> "Turns":
-        """For a long computation that begins now."""
+        """Return the turns of a long computation that begins now."""
         return Turns(self.time, self.next_turn)
 
     def start_pieces(self, pieces: Pieces[T], turns: "Turns") -> asyncio.Task[T]:
-        """Do work that is in pieces, in turns with the requests; what comes of it."""
+        """Run a computation in pieces, as a task, in turns with other requests."""
         return self.start(self.finish(pieces, turns))
 
     async def finish(self, pieces: Pieces[T], turns: "Turns") -> T:
-        """As `start_pieces`, within a task."""
+        """As `start_pieces`, within the present task. Returns the result."""
         while True:
             try:
                 next(pieces)
@@ -111,10 +111,11 @@ class Work:
             await turns.give_way()
 
     def next_turn(self) -> asyncio.Future[None]:
-        """Done once the loop has served what there was, and earlier callers got a turn.
+        """Return a future that is done once the event loop has served the present requests, and
+        earlier callers have had their turn.
 
-        One computation has a turn in each pass of the loop: of two hundred that are under way, all
-        together would hold up the others two hundred times as long as one.
+        One computation has a turn in each pass of the event loop: two hundred together would delay
+        other requests two hundred times as long as one.
         """
         turn = self._loop.create_future()
         self._waiting.append(turn)
@@ -163,7 +164,7 @@ class Turns:
         self._since = monotonic()
         self._until = self._since + TURN_SECONDS
         self.used_seconds = 0.0
-        """What the turns that are over took of the loop."""
+        """The event loop's time that past turns took."""
 
     @property
     def over(self) -> bool:
@@ -178,19 +179,20 @@ class Turns:
             self._until = now + min(max(now - began, TURN_SECONDS), MAX_TURN_SECONDS)
 
     def begin(self) -> None:
-        """Go on behind a wait that was no work; `end` stood in front of it."""
+        """Begin to count again after a wait that was no work; `end` was called before it."""
         self._since = self._clock()
         self._until = self._since + TURN_SECONDS
 
     def end(self) -> None:
-        """The computation is done."""
+        """Count the time of the present turn, and stop counting."""
         now = self._clock()
         self.used_seconds += now - self._since
         self._since = now
 
 
 async def searched(work: Work, turns: Turns, search: Search[T]) -> T:
-    """What a search finds. Large sets are opened in a thread. Raises what its steps raise."""
+    """Run a search in turns, and return its result. Large record sets are decompressed in a thread.
+    Raises the errors of the search."""
     while not search.step():
         if search.opens:
             await work.in_conversion_thread(search.open)

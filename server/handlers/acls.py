@@ -42,7 +42,7 @@ from .registration import handles
 
 
 def _disabled(services: Services) -> SecurityDisabled | None:
-    """What Kafka answers where no rule means anything; `None` where rules do."""
+    """Return Kafka's error for a broker without authorization; `None` with authorization."""
     if services.security.authorization:
         return None
     return SecurityDisabled(
@@ -93,7 +93,7 @@ def _describing(services: Services, request: DescribeAclsRequest) -> Pieces[Desc
 def create(
     services: Services, request: CreateAclsRequest, call: Call
 ) -> CreateAclsResponse | PendingAnswer:
-    """Those that can be rules, in one write; beside each of the others stands why not."""
+    """Add the valid rules, all at once; each invalid rule gets an error."""
     error = _disabled(services)
     if error is not None:
         refused = AclCreationResult(error_code=error.code, error_message=error.message)
@@ -122,7 +122,7 @@ def _creating(services: Services, request: CreateAclsRequest, call: Call) -> Pie
         error = ready.exception()
         if error is not None and not isinstance(error, Exception):
             raise error
-        # One that was there already was not changed.
+        # Rules that existed already are not audited, because nothing changed.
         new = None if error is not None else ready.result()
         for acl, result in wanted:
             if error is not None:
@@ -142,7 +142,8 @@ def _creating(services: Services, request: CreateAclsRequest, call: Call) -> Pie
 def delete(
     services: Services, request: DeleteAclsRequest, call: Call
 ) -> DeleteAclsResponse | PendingAnswer:
-    """What any of the filters means, in one write. A rule stands beside the first that means it."""
+    """Remove the rules that match any filter, all at once. A removed rule is listed at the first
+    filter that it matches."""
     error = _disabled(services)
     if error is not None:
         refused = AclFilterResult(error_code=error.code, error_message=error.message)

@@ -25,16 +25,17 @@ from .base import Services
 from .registration import handles
 
 _SEGMENTS: Final = 1_000
-"""Segments that one answer is about at most."""
+"""The most segments that one answer covers."""
 
 _READ_BYTES: Final = 64 << 20
-"""Bytes after which an answer is given that read the log."""
+"""Bytes read from the log after which an answer is sent, with the counts so far."""
 
 _SECONDS: Final = 5.0
-"""After this an answer is given at the end of a segment: time maps may have to be made."""
+"""Time after which an answer is sent at the end of a segment, because time maps may have to be
+made."""
 
 _SETS: Final = 20_000
-"""Sets whose append times are looked at without a break."""
+"""Record sets whose append times are read without a break."""
 
 
 @handles(COUNT_BY_TIME)
@@ -58,11 +59,11 @@ async def counted(
     *,
     no_end: bool = False,
 ) -> CountByTimeResponse:
-    """What one request asks for, as far as bounded work gets: about `seconds` at most. With
-    `no_end` its `until_ms` is the last time that there is, and is in the last interval.
+    """Count the messages of a request, for about `seconds` at most; the answer says where it
+    stopped. With `no_end`, `until_ms` is the last possible time, and belongs to the last interval.
 
-    Raises `InvalidRequest`, `UnknownTopicOrPartition`, `OffsetOutOfRange`, and what opening and
-    reading the log raises.
+    Raises `InvalidRequest`, `UnknownTopicOrPartition`, `OffsetOutOfRange`, and the errors of
+    opening and reading the log.
     """
     stop = services.work.time() + seconds
     every_ms, intervals = _intervals(request)
@@ -88,7 +89,7 @@ async def counted(
     if offset < end_offset:
         response.next_offset = offset
     if no_end:
-        # Its own interval, where those before it end in front of it.
+        # `until_ms` itself was counted separately, after the last interval.
         at_end = counts.pop()
         if intervals:
             counts[-1] += at_end
@@ -97,7 +98,8 @@ async def counted(
 
 
 def _intervals(request: CountByTimeRequest) -> tuple[int, int]:
-    """The length of an interval, and how many there are. Raises `InvalidRequest`."""
+    """Return the length of an interval in ms, and the number of intervals. Raises
+    `InvalidRequest`."""
     if not 0 <= request.from_ms <= request.until_ms:
         raise InvalidRequest(
             f"the window begins at {request.from_ms} and ends at {request.until_ms}; it must begin "
@@ -130,7 +132,7 @@ async def _by_timestamp(
     response: CountByTimeResponse,
     stop: float,
 ) -> int:
-    """Count segment by segment; gives how far it was counted."""
+    """Count by message times, segment by segment. Returns the offset up to which it counted."""
     offset, end_offset = offsets
     turns = services.work.turns()
     for _ in range(_SEGMENTS):
@@ -154,7 +156,7 @@ async def _by_timestamp(
         except FileNotFoundError:
             if not segment.dropped:
                 raise
-            offset = segment.next_offset  # Its messages went while they were counted.
+            offset = segment.next_offset  # The segment was deleted while it was counted.
             continue
         response.untimed += counting.untimed
         response.read_bytes += counting.read_bytes
@@ -180,7 +182,7 @@ async def _by_append(
     response: CountByTimeResponse,
     stop: float,
 ) -> int:
-    """Count by append times, of which there is one for each set."""
+    """Count by append times, one for each record set. Returns the offset up to which it counted."""
     offset, end_offset = offsets
     turns = services.work.turns()
     times = array("q")

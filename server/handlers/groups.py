@@ -66,17 +66,18 @@ from .base import Services
 from .registration import handles
 
 FIRST_VERSION_THAT_GIVES_IDS: Final = 4
-"""Of join-group: clients of it join again with the id that they get (KIP-394)."""
+"""First version of join-group in which a new member gets an id and joins again with it
+(KIP-394)."""
 
 FIRST_VERSION_OF_MANY: Final = 3
-"""Of leave-group: a request names all members that leave."""
+"""First version of leave-group that may name several members."""
 
 
 @handles(FIND_COORDINATOR)
 def find_coordinator(
     services: Services, request: FindCoordinatorRequest, call: Call
 ) -> FindCoordinatorResponse:
-    """This broker, under the address that metadata gives."""
+    """Answer with this broker, under the same address as in metadata."""
     if request.key_type == TRANSACTION:
         raise UnsupportedVersion(
             f"there are no transactions in Horolog: unset transactional.id ({request.key[:80]!r})"
@@ -89,8 +90,8 @@ def find_coordinator(
 
 @handles(JOIN_GROUP)
 def join(services: Services, request: JoinGroupRequest, call: Call) -> PendingAnswer:
-    """Answered when all members have joined, or were waited for long enough; with a member id at
-    once where the client has to bring one."""
+    """Answer when all members have joined, or the wait for them is over. A client that has to join
+    with an id gets one at once."""
     check_name(request.group_id)
     timeout_ms = request.session_timeout_ms
     joining = Joining(
@@ -131,7 +132,7 @@ def join(services: Services, request: JoinGroupRequest, call: Call) -> PendingAn
 
 @handles(SYNC_GROUP)
 def sync(services: Services, request: SyncGroupRequest, call: Call) -> PendingAnswer:
-    """Answered when the leader has brought the assignments."""
+    """Answer when the group leader has sent the assignments."""
     check_name(request.group_id)
     answer: Answer = services.groups.sync(
         request.group_id,
@@ -171,7 +172,7 @@ def heartbeat(services: Services, request: HeartbeatRequest, call: Call) -> Hear
 def leave(
     services: Services, request: LeaveGroupRequest, call: Call
 ) -> LeaveGroupResponse | PendingAnswer:
-    """Drop a member, or each that the request names."""
+    """Remove the members that the request names."""
     check_name(request.group_id)
     if call.version >= FIRST_VERSION_OF_MANY:
         return in_turns(services.work, _leaving(services, request))

@@ -50,11 +50,11 @@ CONSUMER = -1
 """The `replica_id` of consumers, which see nothing above the high watermark."""
 
 FIRST_VERSION_WITH_TIMES = 1
-"""Version 0 lists offsets that are near a time; the others give the message at or after it."""
+"""Version 0 lists offsets near a time; later versions find the first message at or after it."""
 
 Steps = Iterator[Log | Search[Any] | None]
-"""A search in bounded pieces of work. Before the next, a log that comes out has to be prepared, and
-a search that does opens a large set."""
+"""A search in bounded pieces of work. If a piece yields a log, the log has to be prepared before
+the next piece; if it yields a search, the search's `open` has to be called, in a thread."""
 
 
 @handles_many(LIST_OFFSETS, most=64)  # A search may take a turn of the event loop.
@@ -62,8 +62,8 @@ a search that does opens a large set."""
 def handle_many(
     services: Services, request: ListOffsetsRequest, version: int
 ) -> ListOffsetsResponse | PendingAnswer:
-    """Most searches are a few index look-ups and are answered at once. Whatever takes longer
-    than one turn of the loop goes on as a task that lets the others through between its steps."""
+    """Answer a request at once if its searches are a few index look-ups, as most are. If they take
+    longer than a turn, they go on in a task, and other requests get turns between the steps."""
     if names_windows(services, request.topics):
         return list_window_offsets(services, request, version, handle_many)
     listing = _Listing(services, request, version)
@@ -83,7 +83,7 @@ def handle_many(
 
 
 def _visible_end(log: Log, request: ListOffsetsRequest) -> int:
-    """The first offset that the client does not see."""
+    """Return the first offset that the client cannot read."""
     if request.replica_id != CONSUMER:
         return log.log_end_offset
     committed = request.isolation_level == READ_COMMITTED
@@ -165,7 +165,8 @@ class _Listing:
     def _begin(
         self, log: Log, wanted: ListOffsetsPartition, result: ListOffsetsPartitionResult
     ) -> Search[FoundMessage | None] | None:
-        """The search for what is wanted; `None` where that is known without one, and noted."""
+        """Return the search for a target; `None` if no search is needed, and `result` is filled
+        in."""
         target = wanted.timestamp
         if target == LATEST:
             result.offset = _visible_end(log, self._request)

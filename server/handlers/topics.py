@@ -110,8 +110,8 @@ def _creating(
 
 
 def _check_replication_factor(services: Services, factor: int) -> None:
-    """Raise `InvalidReplicationFactor`, as Kafka does, for more copies than there are brokers. For
-    any other number each of them has a copy."""
+    """Raise `InvalidReplicationFactor`, as Kafka does, for more replicas than brokers. Any other
+    number is accepted, and each broker has a replica."""
     brokers = len(services.replication.broker_ids())
     if factor != DEFAULT and not 1 <= factor <= brokers:
         raise InvalidReplicationFactor(
@@ -121,7 +121,8 @@ def _check_replication_factor(services: Services, factor: int) -> None:
 
 
 def _assigned_partitions(topic: CreatableTopic, known: Collection[int]) -> int:
-    """How many partitions the assignments name: each from 0 on once, on brokers on record."""
+    """Return how many partitions the assignments name. Raises `InvalidReplicaAssignment` unless
+    they name each partition from 0 on once, on known brokers."""
     partitions = sorted(assignment.partition for assignment in topic.assignments)
     if partitions != list(range(len(partitions))):
         raise InvalidReplicaAssignment(

@@ -1,4 +1,4 @@
-"""What people ask of a cluster: how it is, and who is to lead."""
+"""Requests of operators: describe the cluster, and promote a broker."""
 
 import asyncio
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from .replica_states import LEADER, ReplicaStates
 CHECK_S: Final = 0.02
 
 LEADS_WITHIN_S: Final = 10.0
-"""So long a person waits until the broker leads that is to."""
+"""How long `promote` waits until this broker leads."""
 
 
 class ClusterAdmin:
@@ -42,8 +42,8 @@ class ClusterAdmin:
         self._states = states
 
     def describe(self, *, log_ends: bool = False) -> DescribeReplicasResponse:
-        """How the cluster is, as this broker knows it; without a leader with the ends of its logs,
-        where `log_ends` are wanted."""
+        """Describe the cluster, as far as this broker knows it. With `log_ends`, and if no leader
+        is known, the answer includes the ends of this broker's logs."""
         member = self._member
         node = member.node
         response = DescribeReplicasResponse(
@@ -68,7 +68,7 @@ class ClusterAdmin:
         return response
 
     def figures(self) -> ReplicaFigures:
-        """What the metrics show."""
+        """Return the figures of replication for the metrics."""
         member = self._member
         leader = member.node.leader
         not_copied = len(member.stored.failing.keys() | set(member.stored.hurt()))
@@ -108,7 +108,7 @@ class ClusterAdmin:
         )
 
     def _members(self) -> list[ReplicaMember]:
-        """All that are known to a broker that leads."""
+        """Describe all members that this leader knows."""
         known, absent = self._member.known, self._member.absent
         members = []
         for broker_id in sorted(self._states.states()):
@@ -151,7 +151,7 @@ class ClusterAdmin:
         response.members.sort(key=lambda one: one.broker_id)
 
     def promote(self, request: PromoteRequest) -> PromoteResponse | PendingAnswer:
-        """Let a broker lead. Raises `CodedError`."""
+        """Let this broker lead, or hand over to another broker. Raises `CodedError`."""
         member = self._member
         if request.broker_id in (0, member.broker_id):
             return self._promote_me(accept_loss=request.accept_loss)
@@ -220,8 +220,8 @@ class ClusterAdmin:
 
 
 def _log_ends(logs: Mapping[Partition, ReplicaLog], contested_epoch: int) -> list[LogEnd]:
-    """Where these logs end, and what they have from `contested_epoch` on: what a person compares
-    who has to choose a leader."""
+    """Return the ends of logs, and where their messages from `contested_epoch` on begin: an
+    operator compares these to choose a leader."""
     return [
         LogEnd(
             topic=partition[0],

@@ -1,5 +1,5 @@
-"""Topics that a follower has its leader make: clients of Kafka's protocol ask any broker about a
-topic, and expect that it is made then."""
+"""Creation of topics that a follower forwards to its leader: clients of Kafka's protocol ask any
+broker for a topic's metadata, and expect that a missing topic is created."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
@@ -33,20 +33,20 @@ from .replica_fetcher import ReplicaFetcher
 from .replica_states import ReplicaStates
 
 ASK_WITHIN_MS: Final = 10_000
-"""How long the leader has to answer. Clients that are told to ask again then find what is made
-later."""
+"""How long the leader may take to answer. After that clients are told to ask again, and then find
+topics that were created later."""
 
 ASKED_AT_ONCE: Final = 1000
-"""Topics that the leader is asked for together at most: so many names are no large request."""
+"""The most topics in one request to the leader; this many names are not a large request."""
 
 HERE_WITHIN_S: Final = 2.0
-"""How long topics that the leader has made are waited for here, until the client has to ask
-again."""
+"""How long a follower waits for topics that the leader has created, before the client is told to
+ask again."""
 
 
 class ForwardedTopicCreation:
-    """Asks the leader for topics: all that are wanted at one time together, and one time after the
-    other, so that no number of clients takes more than one connection."""
+    """Asks the leader to create topics. Topics that are wanted at the same time go in one request,
+    and requests go one after another, so that any number of clients takes one connection."""
 
     def __init__(
         self, member: ClusterMember, fetcher: ReplicaFetcher, states: ReplicaStates
@@ -55,19 +55,19 @@ class ForwardedTopicCreation:
         self._fetcher = fetcher
         self._states = states
         self._wanted: dict[str, asyncio.Future[Exception | None]] = {}
-        """What the leader is to be asked for next."""
+        """Topics of the next request to the leader, with the waits for their outcome."""
         self._under_way: dict[str, asyncio.Future[Exception | None]] = {}
         self._asking: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
 
     def topics_changed(self) -> None:
-        """Topics are not what they were."""
+        """Check again for created topics, because topics changed here."""
         self._changed.set()
 
     def missing(self, services: Services, request: MetadataRequest, call: Call) -> Collection[str]:
-        """The topics that a request has made at the leader, each once.
+        """Return the missing topics of a metadata request that the leader has to create, each once.
 
-        None for clients of Horolog's protocol, which ask the leader by themselves.
+        Empty for clients of the native protocol, which ask the leader themselves.
         """
         if not (call.kafka and request.allow_auto_topic_creation and request.topics):
             return ()
@@ -81,7 +81,8 @@ class ForwardedTopicCreation:
         )
 
     async def make(self, topics: Collection[str]) -> Mapping[str, Exception]:
-        """Have the leader make topics. Returns when they are here, or why one is not."""
+        """Have the leader create topics, and wait until they exist here. Returns the error of each
+        topic for which that failed."""
         outcomes: dict[str, Exception | None] = {}
         waits = {}
         for topic in topics:
@@ -116,10 +117,10 @@ class ForwardedTopicCreation:
             self._under_way = {}
 
     async def _outcomes(self, topics: Collection[str]) -> Mapping[str, Exception]:
-        """What went wrong with topics that the leader is asked for."""
+        """Ask the leader for topics, and return the error of each topic that failed."""
         try:
             failed = await self._asked(topics)
-        except Exception as error:  # whatever it is, clients are not to wait for ever
+        except Exception as error:  # Any error: clients must not wait forever.
             text = error.message if isinstance(error, HorologError) else str(error)
             late = LeaderNotAvailable(
                 f"{self._states.leader_hint}, and it could not be asked for the topic: {text}"
@@ -132,7 +133,8 @@ class ForwardedTopicCreation:
         return failed | {topic: late for topic in made if topic not in there}
 
     async def _asked(self, topics: Collection[str]) -> dict[str, Exception]:
-        """Ask the leader; the errors it answers. Raises what the connection does."""
+        """Send a request to the leader, and return the errors in its answer. Raises the errors of
+        the connection."""
         member = self._member
         address = self._fetcher.address
         if member.node.follower is None or not address or self._states.leader_is_silent:
@@ -150,7 +152,7 @@ class ForwardedTopicCreation:
         }
 
     async def _here(self, topics: Iterable[str]) -> None:
-        """Wait until the topics are here, but not for long."""
+        """Wait until the topics exist here, for `HERE_WITHIN_S` at most."""
         there, wanted = self._member.directory.topics, set(topics)
         with suppress(TimeoutError):
             async with asyncio.timeout(HERE_WITHIN_S):
@@ -163,7 +165,7 @@ class ForwardedTopicCreation:
     def make_for_others(
         self, services: Services, request: ReplicateRequest
     ) -> ReplicateResponse | PendingAnswer:
-        """Make the topics that clients of a follower ask about, at a broker that leads."""
+        """At the leader: create the topics that a follower's clients have asked for."""
         missing = services.creations.missing(request.topics)
         if not missing:
             return self._made(services, request, {})
@@ -195,7 +197,7 @@ class ForwardedTopicCreation:
 
 
 def with_failures(response: Any, failures: Mapping[str, Exception], services: Services) -> Any:
-    """The answer of a follower, with why topics could not be made."""
+    """Add to a follower's answer why topics could not be created."""
     for topic in response.topics:
         failure = failures.get(topic.name)
         if failure is not None and topic.error_code == UnknownTopicOrPartition.code:

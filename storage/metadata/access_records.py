@@ -49,7 +49,7 @@ class NewerRecord(MalformedRecord):
 
 
 class StoredCredential(NamedTuple):
-    """What is stored of a password for SCRAM. It cannot be used to log in."""
+    """The stored form of a SCRAM password. It cannot be used to log in."""
 
     salt: bytes
     iterations: int

@@ -1,12 +1,12 @@
-"""The metadata log of a broker that leads by itself, where the broker does not serve: at its start,
-and in commands that change users, access rules and quotas of a broker that does not run.
+"""The metadata log of a single broker while it does not serve clients: at its start, and in
+commands that change users, access rules and quotas of a stopped broker.
 
-Every record of the log counts: all of them are synced here, and there is no other copy. A log that
-cannot be read, or of which confirmed records are known to be missing, is kept under another name
-and made anew: of the topics that the caller gives, which are those of the topics file, and of the
-positions that could be read. Users, access rules and quotas are left out then, because what is
-missing may have taken rights away; so nobody gets in before they are added again. A log of a later
-version, or a disk that cannot be read, stops the start instead.
+All records of the log are committed, because they are synced here and there is no other copy. If
+the log cannot be read, or is known to lack confirmed records, it is kept under another name and
+created anew, from the topics that the caller gives (those of the topics file) and the positions
+that could be read. Users, access rules and quotas are left out then, because the missing records
+may have taken rights away: nobody can log in before they are added again. A log of a later version,
+or a disk that cannot be read, stops the start instead.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,10 +38,10 @@ _DAMAGED: Final = "topics, positions, users, access rules and quotas are as they
 
 
 class _Unreadable(Exception):
-    """A metadata log that cannot be gone on with."""
+    """The metadata log cannot be used."""
 
     def __init__(self, reason: str, state: MetadataState, *, whole: bool = False) -> None:
-        """`state` is what could be read; `whole` says that it is all that was recorded."""
+        """`state` results from the records that could be read; `whole` if these are all records."""
         super().__init__(reason)
         self.reason = reason
         self.state = state
@@ -49,7 +49,7 @@ class _Unreadable(Exception):
 
 
 class LocalMetadata:
-    """A metadata log that is led here, and what its records come to."""
+    """An open metadata log of a single broker, and the state that results from its records."""
 
     def __init__(
         self, folder: MetadataFolder, log: Log, current: CurrentState, state_offset: int
@@ -58,7 +58,7 @@ class LocalMetadata:
         self.log = log
         self.current = current
         self.state_offset = state_offset
-        """Where the stored state ends."""
+        """The offset of the first record that is not in the stored state."""
 
     @property
     def state(self) -> MetadataState:
@@ -76,15 +76,15 @@ class LocalMetadata:
             pass
 
     def change_access(self, plan: Callable[[], tuple[R, Sequence[AccessRecord]]]) -> R:
-        """Make the changes of users, rules or quotas that `plan` gives, durably. Raises
-        `StorageError`, and what `plan` raises."""
+        """Change users, rules or quotas as `plan` says, durably. Raises `StorageError`, and the
+        errors of `plan`."""
         outcome, records = plan()
         if records:
             self.record(records)
         return outcome
 
     def close(self) -> None:
-        """Leave the log cleanly closed. Raises `OSError`, `StorageError`."""
+        """Close the log cleanly. Raises `OSError`, `StorageError`."""
         self.log.close()
         self.folder.write_checkpoints(self.log)
         self.folder.leave_marker()
@@ -93,11 +93,11 @@ class LocalMetadata:
 def open_local_metadata(
     directory: Path, seams: Seams, topics: Mapping[str, TopicEntry], noted: int
 ) -> LocalMetadata:
-    """The metadata log of a data directory that no other broker has a copy of. One that is missing,
-    or has to be made anew, is made of `topics`, each of which has an id.
+    """Open the metadata log of a single broker. If the log is missing or cannot be used, it is
+    created from `topics`, each of which has an id.
 
-    `noted` is what the topics file says of how far the log reached, 0 for nothing. Raises
-    `OSError`, `StorageError`.
+    `noted` is the log's committed offset by the topics file, 0 for none. Raises `OSError`,
+    `StorageError`.
     """
     folder = MetadataFolder(directory, seams)
     folder.finish_replacing()
@@ -131,7 +131,7 @@ def open_local_metadata(
 def _positions_in(
     state: MetadataState, topics: Mapping[str, TopicEntry]
 ) -> Iterable[tuple[str, list[StoredPosition]]]:
-    """The positions of a state in those of its topics that there are still."""
+    """Yield the positions of a state, by name, in topics that still exist with the same id."""
     same = {
         name
         for name, entry in topics.items()
@@ -143,7 +143,7 @@ def _positions_in(
 
 
 def _opened(folder: MetadataFolder, seams: Seams, noted: int) -> LocalMetadata:
-    """Open it. Raises `_Unreadable`, `OSError`, `StorageError`."""
+    """Open an existing log. Raises `_Unreadable`, `OSError`, `StorageError`."""
     snapshot = None
     try:
         snapshot = folder.read_state()
@@ -176,7 +176,7 @@ def _replayed(
         snapshot = Snapshot(0, MetadataState())
         if log.log_start_offset > 0:
             raise _Unreadable(reason, snapshot.state)
-        # The log has all that the state had.
+        # The log begins at offset 0, so it has all records of the lost state.
         folder.replace_state(encode_state(0, ()))
     current = CurrentState(log)
     if snapshot.offset < log.log_start_offset:
@@ -190,7 +190,7 @@ def _replayed(
         raise _Unreadable(error.message, current.state) from error
     reached = max(noted, snapshot.offset)
     if reached > log.log_end_offset:
-        # A record behind the end was known to be committed.
+        # A record after the log end was known to be committed.
         reason = f"the log ends at {log.log_end_offset}, and reached {reached}"
         raise _Unreadable(reason, current.state)
     if folder.lost:
@@ -202,4 +202,4 @@ def _replayed(
 
 
 def _ignore(_: str) -> None:
-    """Topics are compared with the state by the caller."""
+    """Do nothing: the caller compares topics with the state."""
