@@ -14,9 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from count import ROOT, listed
+from horolog.tests.repo.count import ROOT, listed
 
 DOCSTRINGS: Final = 30
 PARAGRAPHS: Final = 10
