@@ -249,3 +249,18 @@ async def test_the_first_user_can_be_added_before_the_first_start(place: Path) -
     refused = Program()(*adding, stdin=PASSWORD)
     assert refused.code != 0
     assert "ask a running member with --server" in refused.err
+
+
+async def test_what_a_single_broker_had_goes_when_it_joins_as_a_follower(place: Path) -> None:
+    """Its metadata log begins at offset 0 without epochs, as the leader's may: the two could not be
+    told apart, and its users would stay beside those of the cluster."""
+    async with strict(place) as all_:
+        leader, joining = all_[1], all_[2]
+        await leader.start(cluster_create=True)
+        await set_all(leader, "t")
+        adding = ("user", "add", "carol", "--password-file", "-", "--data-dir", joining.data_dir)
+        Program().ok(*adding, stdin="secret of carol")
+        await joining.start(follow=leader)
+        await same(all_, leader)
+        users, _, _ = held(joining)
+        assert users.keys() == {"alice"}
