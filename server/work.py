@@ -30,9 +30,9 @@ READING_THREADS = 4
 class Work:
     """The tasks of requests, and the threads for calls that would block the event loop.
 
-    One thread is for positions and one for changes of topics, because these must not overtake one
-    another. Admissions and conversions have one thread each, so that they leave the processor's
-    other cores free.
+    One thread is for producer ids and one for changes of topics, because these must not overtake
+    one another. Admissions and conversions have one thread each, so that they leave the
+    processor's other cores free.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -44,7 +44,7 @@ class Work:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._storage = ThreadPoolExecutor(STORAGE_THREADS, "storage")
         self._reading = ThreadPoolExecutor(READING_THREADS, "reading")
-        self._positions = ThreadPoolExecutor(1, "positions")
+        self._producer_ids = ThreadPoolExecutor(1, "producer-ids")
         self._admissions = ThreadPoolExecutor(1, "admissions")
         self._conversions = ThreadPoolExecutor(1, "conversions")
         self._topics = ThreadPoolExecutor(1, "topics")
@@ -69,9 +69,9 @@ class Work:
         """Run a call that waits for the disk, in a thread."""
         return self._loop.run_in_executor(self._reading, call)
 
-    def in_positions_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Run a commit of positions, in a thread, after earlier commits."""
-        return self._loop.run_in_executor(self._positions, call)
+    def in_producer_ids_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Run a reservation of producer ids, in a thread, after earlier ones."""
+        return self._loop.run_in_executor(self._producer_ids, call)
 
     def in_topics_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run the disk's part of a change of topics, in a thread, after earlier changes."""
@@ -139,7 +139,7 @@ class Work:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         threads = (
-            *(self._storage, self._reading, self._positions),
+            *(self._storage, self._reading, self._producer_ids),
             *(self._admissions, self._conversions, self._topics),
         )
         for executor in threads:

@@ -25,7 +25,7 @@ def handle(services: Services, request: InitProducerIdRequest, call: Call) -> Pe
             "Horolog: leave it out (enable.idempotence alone is served)"
         )
     # Now and then an id takes a write to the disk. Always the same thread: ids are given in turn.
-    ready = services.work.in_positions_thread(services.directory.producer_ids.next)
+    ready = services.work.in_producer_ids_thread(services.directory.producer_ids.next)
 
     def answer() -> InitProducerIdResponse:
         return InitProducerIdResponse(producer_id=ready.result(), producer_epoch=0)
