@@ -1,7 +1,7 @@
-"""Changes of topics as they are asked for: each becomes a record, and is made when that is applied.
+"""Requested changes of topics: each becomes a record, and is made when the record is applied.
 
-What the generators yield is work that changes nothing, or a `Proposal`: the caller waits until its
-record is applied, and reports the result.
+The generators yield work that changes nothing, or a `Proposal`: then the caller waits until the
+proposal's record is applied, and reports the result.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,13 +22,13 @@ from .records import (
 
 
 class Proposal:
-    """A record that was appended, in the place of a change's work."""
+    """An appended record, which a change yields in place of work."""
 
     def __init__(self, name: str, offset: int) -> None:
         self.name = name
-        """Of the topic."""
+        """The name of the topic."""
         self.offset = offset
-        """Of the record."""
+        """The offset of the record."""
         self.applied = False
         self.failure: Exception | None = None
 
