@@ -1,7 +1,7 @@
-"""Conversion of stored messages for old readers, without holding up the others.
+"""Conversion of stored messages for old readers, without delaying other requests.
 
-Few requests are converted at a time, so that what that holds in memory is bounded however many old
-readers there are. Each runs in turns of the loop, and compresses and decompresses in a thread.
+Few requests are converted at a time, so that their memory is bounded however many old readers there
+are. Each conversion runs in turns, and compresses and decompresses in a thread.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ CONCURRENT = 2
 
 @value_class
 class Limits:
-    """What the result of one conversion may be; see `downconversion`."""
+    """The limits of one conversion's result; see `downconversion`."""
 
     max_bytes: int
     max_content_bytes: int
 
 
 class Conversions:
-    """Makes older formats of slices, for one broker."""
+    """Converts messages to older formats, for one broker."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -37,7 +37,7 @@ class Conversions:
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
-        """Wait for a place. What is to be converted is read only then."""
+        """Wait for a place. The messages to convert are to be read only after that."""
         async with self._places:
             self.under_way += 1
             try:
@@ -48,10 +48,10 @@ class Conversions:
     async def downconvert(
         self, data: Buffer, limits: Limits, magic: int, from_offset: int
     ) -> tuple[Downconverted, float]:
-        """The slice as a reader gets it that asked for `from_offset` and knows no later format than
-        `magic`, and the seconds of work that this took.
+        """Convert a slice for a reader that wants messages from `from_offset` on and knows formats
+        up to `magic`. Returns the result, and the seconds of work that it took.
 
-        To be called in a `place`. Raises what `downconversion` raises.
+        To be called in a `place`. Raises the errors of `downconversion`.
         """
         clock = self._work.time
         turns = self._work.turns()

@@ -1,9 +1,9 @@
 """Work that is put off until the answers of a turn of the event loop are on their way.
 
-A connection sends the answers of a turn at its end; callbacks that were asked for in the turn run
-behind that, and before anything that is received later is handled. So what is counted there delays
-no answer, and a client that reads the counts finds its own request in them. The arguments of a step
-live until the step is done, so that freeing them delays no answer either.
+A connection sends its answers at the end of a turn. Deferred steps run after that, and before later
+requests are handled. So updating metrics there delays no answer, and a client that reads the
+metrics finds its own request in them. The arguments of a step live until the step is done, so that
+freeing them delays no answer either.
 """
 
 from collections import deque
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Deferrals:
-    """Steps that are put off, and then run in their order."""
+    """Deferred steps, run in the order in which they were added."""
 
     __slots__ = ("_call_soon", "_steps")
 
@@ -21,7 +21,7 @@ class Deferrals:
         self._steps: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
 
     def add(self, step: Callable[..., None], *arguments: Any) -> None:
-        """Put off `step(*arguments)`."""
+        """Defer `step(*arguments)`."""
         if not self._steps:
             self._call_soon(self._run)
         self._steps.append((step, arguments))

@@ -1,9 +1,9 @@
-"""Appends that are not done when the request comes: sets that take long to open, in turns.
+"""Late appends: record sets that take long to decompress are appended after their request was read.
 
-A set that is large when it is opened would keep everybody waiting. It is admitted in a thread, and
-what comes for its partition meanwhile waits behind it. One set is under way at a time, so that what
-is opened takes no more memory than one set may. Senders take turns, a set each: who sends a
-thousand does not keep another's waiting for all of them.
+Decompressing a large set at once would delay all clients. It is done in a thread, and later sets
+for the same partition wait. Only one set is handled at a time, so that decompressed sets take no
+more memory than one set may. Senders take turns of one set each, so that a client that sends a
+thousand sets does not delay the sets of others by all of these.
 """
 
 from collections import deque
@@ -16,18 +16,18 @@ from .parking import Partition
 from .work import Work
 
 PASS_SECONDS: Final = 0.01
-"""How long the processor looks at sets in one pass of the loop, until those that come behind them
-wait: what clients of the usual sets have under way takes less."""
+"""Processor time for checking record sets in one turn of the event loop; further sets become late
+appends. The usual sets of all clients take less."""
 
 
 class Sender:
-    """Whose sets take one turn: those of a connection, or of a few of its requests."""
+    """The owner of late sets that share turns: a connection, or a few of its requests."""
 
     __slots__ = ("has_turn", "ready")
 
     def __init__(self) -> None:
         self.ready: deque[LateAppend] = deque()
-        """Sets that nothing of their partition stands in front of."""
+        """Late sets that are the first of their partition, and so can be appended."""
         self.has_turn = False
 
 
@@ -55,18 +55,19 @@ class LateAppends:
         self.is_running = False
         """Whether any append waits."""
         self.is_timing = False
-        """Whether `end` has to be called."""
+        """Whether `goes_on` was called, so that `end` has to be called."""
         self._began = 0.0
         self._left_seconds = PASS_SECONDS
         self._is_counting = False
-        """Whether the next pass is going to have all the time again."""
+        """Whether `_next_pass` is scheduled, which resets the time for the next turn."""
 
     def holds(self, partition: Partition) -> bool:
-        """Whether what comes for a partition has to wait."""
+        """Whether new sets for a partition have to wait."""
         return partition in self._by_partition
 
     def goes_on(self) -> bool:
-        """Whether one more set may be looked at in this pass of the loop; `end` has to follow."""
+        """Whether one more set may be checked in this turn of the event loop. `end` has to be
+        called next."""
         now = thread_time()
         if not self.is_timing:
             self.is_timing = True
@@ -89,7 +90,7 @@ class LateAppends:
     def add(
         self, sender: Sender, partition: Partition, append: Callable[[], Awaitable[None]]
     ) -> None:
-        """Have `append` run, after all that was added for the partition before. It never raises."""
+        """Queue `append`, after all earlier appends of the partition. It must not raise."""
         late = LateAppend(sender, partition, append)
         of_partition = self._by_partition.setdefault(partition, deque())
         of_partition.append(late)
@@ -114,7 +115,7 @@ class LateAppends:
             sender.has_turn = bool(sender.ready)
             if sender.has_turn:
                 self._turns.append(sender)
-            with suppress(Exception):  # for want of memory even that may fail; others go on
+            with suppress(Exception):  # It may still raise `MemoryError`; the others go on.
                 await late.append()
             of_partition = self._by_partition[late.partition]
             of_partition.popleft()

@@ -1,8 +1,8 @@
 """Warnings and errors of libraries, as events of the broker.
 
-asyncio, uvloop and aiohttp log by Python's `logging`, warnings and errors that no caller can catch
-go to standard error. All of it becomes an event here: in the log's own format, and bounded, as
-clients can cause some of it as often as they like.
+asyncio, uvloop and aiohttp use Python's `logging`; warnings, and errors that no caller can catch,
+go to standard error. All of them become events here: in the format of the broker's log, and with
+its limits, because clients can cause some of them as often as they like.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from typing import Final, TextIO
 from ..storage.events import Observer
 
 _UNUSED: Final = "rich"
-"""structlog loads it where it is, for tracebacks in colours and boxes. It takes 3 MB."""
+"""Module that structlog loads if it is installed, for coloured tracebacks. It takes 3 MB."""
 _USER: Final = "structlog.dev"
 
 LONGEST_MESSAGE: Final = 1000
 
 
 def load_lean_log() -> None:
-    """Let structlog find no `rich` when it is loaded, in this process; others find it.
+    """Hide `rich` from structlog while it is loaded in this process; other modules find `rich`.
 
     Not for a broker inside another program, which may want those tracebacks in its own log.
     """
@@ -50,7 +50,7 @@ def _is_loading(name: str) -> bool:
 
 
 class LibraryLog(logging.Handler):
-    """Makes an event of each record of `logging`."""
+    """Turns each record of `logging` into an event."""
 
     def __init__(self, observe: Observer) -> None:
         super().__init__(logging.WARNING)
@@ -72,7 +72,7 @@ class LibraryLog(logging.Handler):
 
 @contextmanager
 def library_messages_to(observe: Observer, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """Make events of what libraries log in this process, until the end of a `with` block."""
+    """Turn the messages of libraries in this process into events, until the `with` block ends."""
 
     def warned(
         message: Warning | str,
@@ -86,7 +86,7 @@ def library_messages_to(observe: Observer, loop: asyncio.AbstractEventLoop) -> I
         _report(observe, "library_warning", text, f"{filename}:{lineno}")
 
     def unraisable(met: "sys.UnraisableHookArgs") -> None:
-        # It may be called in the middle of anything, of the writing of a log line too.
+        # Deferred: this may be called at any point, even while a log line is written.
         text = f"{met.err_msg or 'exception ignored in'}: {met.object!r}"
         at = type(met.exc_value).__name__
         loop.call_soon_threadsafe(_report, observe, "library_error", text, at, met.exc_value)

@@ -1,4 +1,4 @@
-"""Partitions as the handlers use them: found, created when allowed, prepared, watched."""
+"""Access of handlers to partitions: finding, creating if allowed, preparing and watching them."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -16,9 +16,9 @@ from .work import Work
 
 
 class Logs:
-    """Access to the logs of a directory.
+    """Access to the logs of a data directory.
 
-    Requests that wait for one that moves or goes away are in `lots`.
+    The parking lots in `lots` are told when a log moves or is deleted.
     """
 
     def __init__(
@@ -39,8 +39,8 @@ class Logs:
         self.create_now: Callable[[str, int], None]
 
     def topic(self, name: str) -> TopicEntry:
-        """What is known of a topic. Raises `UnknownTopicOrPartition`; `InvalidTopic` for a window
-        of one, as the others here."""
+        """Return the entry of a topic. Raises `UnknownTopicOrPartition`, and `InvalidTopic` for the
+        name of a window, like the other methods."""
         entry = self._directory.topics().get(name)
         if entry is None:
             check_not_window(self._directory.topics(), name)
@@ -48,7 +48,7 @@ class Logs:
         return entry
 
     def is_window(self, name: str) -> bool:
-        """Whether a name is that of a window, and not of a topic."""
+        """Whether `name` is the name of a window, and not of a topic."""
         return is_reserved(self._directory.topics(), name)
 
     def check_partition(self, topic: str, partition: int) -> None:
@@ -60,7 +60,8 @@ class Logs:
             )
 
     def find(self, topic: str, partition: int) -> Log:
-        """The log of a partition. Raises `UnknownTopicOrPartition` or what opening it raises."""
+        """Return the log of a partition. Raises `UnknownTopicOrPartition`, and the errors of
+        opening the log."""
         log = self._opened((topic, partition))
         if log is None:
             check_not_window(self._directory.topics(), topic)
@@ -70,9 +71,9 @@ class Logs:
         return log
 
     def find_or_create(self, target: Partition) -> Log:
-        """As `find`; a topic that does not exist is created when the settings allow it.
+        """As `find`, but create a topic that does not exist, if the settings allow it.
 
-        A partition that the new topic would not have creates nothing.
+        Nothing is created for a partition that the new topic would not have.
         """
         log = self._opened(target)
         if log is not None and log.on_advance is not None:
@@ -81,7 +82,7 @@ class Logs:
         try:
             return self.find(topic, partition)
         except UnknownTopicOrPartition:
-            # It may be in the making right now.
+            # The topic may be in creation.
             self.settle(topic)
             exists = topic in self._directory.topics()
             if not exists and not 0 <= partition < self._settings.num_partitions:
@@ -106,7 +107,8 @@ class Logs:
         self.create_now(topic, self._settings.num_partitions)
 
     def is_current(self, log: Log) -> bool:
-        """False when the topic of `log` was deleted, even if there is a new one of its name."""
+        """Whether `log` is still the log of its partition: false if the topic was deleted, even if
+        there is a new topic of the same name."""
         target = log.topic, log.partition
         try:
             return self._opened(target) is log or self._directory.log(*target) is log
@@ -114,21 +116,21 @@ class Logs:
             return False
 
     def unprepared(self, partitions: Iterable[tuple[str, int]]) -> list[Log]:
-        """Those of `partitions` whose log has to be prepared before it is read."""
+        """Return the logs of `partitions` that have to be prepared before they are read."""
         found: dict[Log, None] = {}
         for topic, partition in partitions:
             try:
                 log = self.find(topic, partition)
             except (HorologError, OSError):
-                continue  # reading it meets the same error and answers it
+                continue  # Reading the log raises the same error, which becomes the answer.
             if not log.prepared:
                 found[log] = None
         return list(found)
 
     async def prepare(self, logs: Iterable[Log]) -> None:
-        """Prepare `logs` in threads, each once however many requests wait for it.
+        """Prepare `logs` in threads, each once, however many requests wait for it.
 
-        A failure is not raised here: reading the log raises it, for the request that does.
+        A failure is not raised here: the request that reads the log raises it.
         """
         waiting = []
         for log in logs:
@@ -141,10 +143,10 @@ class Logs:
         await asyncio.gather(*waiting, return_exceptions=True)
 
     async def read_trimmed(self, log: Log) -> None:
-        """Have it known by which time retention judges the segment in which a log begins. The log
-        is prepared. May take long, in threads."""
+        """Read the first segment of a log, if it was trimmed, so that the time by which retention
+        judges it is known. The log must be prepared. May take long, in threads."""
         while (reading := unread(log)) is not None:
-            # What was appended during a long reading is read at once: it goes on behind that.
+            # Messages that were appended during a long read are few, and are read at once.
             if reading.size_bytes > READ_AT_ONCE_BYTES:
                 await self._work.in_storage_thread(reading.run)
             else:
@@ -155,7 +157,7 @@ class Logs:
         del self._preparing[log]
 
     def went_away(self, topic: str, partitions: int) -> None:
-        """A topic was deleted: requests that wait for its partitions have to know."""
+        """Have requests that wait for partitions of a deleted topic checked."""
         for partition in range(partitions):
             for lot in self._lots:
                 lot.advanced((topic, partition))

@@ -16,10 +16,10 @@ from .network.listener import CannotListen, WrongListeners
 from .network.ports import Addresses
 
 WRONG_USAGE: Final = 2
-"""Exit code when the settings cannot hold together."""
+"""Exit code if settings are invalid or contradict each other."""
 
 Beside = Callable[[Addresses], Coroutine[Any, Any, None]]
-"""What runs beside a broker, in its loop, from when it can serve until it is to stop."""
+"""A coroutine that runs in the broker's event loop while the broker serves."""
 
 
 def serve(
@@ -27,11 +27,10 @@ def serve(
 ) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code.
 
-    One line on standard output says when it can serve: `ready native=HOST:PORT http=HOST:PORT
-    kafka=HOST:PORT`, without what is off. The log goes to standard error.
-    Environment variables that are `ignored`, although they look like settings, are warned of there.
-    A broker that cannot start, or cannot stop cleanly, says why in one line. An error in
-    `beside` stops the broker.
+    One line on standard output says when the broker can serve: `ready native=HOST:PORT
+    http=HOST:PORT kafka=HOST:PORT`, without ports that are off. The log goes to standard error; it
+    warns of environment variables that look like settings and are `ignored`. If the broker cannot
+    start, or cannot stop cleanly, one line says why. An error in `beside` stops the broker.
     """
     try:
         with asyncio.Runner(loop_factory=_loop_factory(settings.event_loop)) as runner:
@@ -55,7 +54,7 @@ async def _serve(settings: BrokerSettings, beside: Beside | None, ignored: Seque
     loop = asyncio.get_running_loop()
     asked_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        # A second signal changes nothing: what is being closed is closed to the end.
+        # A second signal changes nothing: a stop that has begun is finished.
         loop.add_signal_handler(number, asked_to_stop.set)
     broker = Broker(settings, log_stream=sys.stderr, settled=settle)
     loop.add_signal_handler(signal.SIGHUP, broker.read_certificates_again)
@@ -87,7 +86,7 @@ async def _run(broker: Broker, beside: Beside | None, asked_to_stop: asyncio.Eve
 
 
 async def _run_beside(work: Coroutine[Any, Any, None], asked_to_stop: asyncio.Event) -> None:
-    """Return when asked to stop; raise what `work` raises. It may end before."""
+    """Run `work` until asked to stop; it may end earlier. Raises the errors of `work`."""
     asked = asyncio.ensure_future(asked_to_stop.wait())
     working = asyncio.ensure_future(work)
     await asyncio.wait({asked, working}, return_when=asyncio.FIRST_COMPLETED)

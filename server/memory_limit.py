@@ -1,7 +1,7 @@
 """How much memory the process may take, and what clients may take of it.
 
-Python does not survive that nothing at all is left: then even the report of the failure fails. So
-where the system allows little (`ulimit -v`, a container), the limits of clients are lowered to
+Python does not survive running out of memory completely: even reporting the failure fails then. So
+if the system allows little memory (`ulimit -v`, a container), the limits of clients are lowered to
 what fits, and a request that is too large is refused by its size.
 """
 
@@ -15,15 +15,15 @@ from ..config.broker import BrokerSettings
 from ..storage.events import Observer
 
 BUFFERED_SHARE: Final = 4
-"""All clients together may make the broker hold one part in so many of what is left."""
+"""All clients together may make the broker hold 1/4 of the memory that is left."""
 
 REQUEST_SHARE: Final = 8
-"""The largest request, and the largest answer, take one part in so many: each is there up to four
-times while it is worked on."""
+"""The largest request, and the largest answer, may take 1/8 of the memory that is left: up to four
+copies of each exist while it is handled."""
 
 OWN_BYTES: Final = 128 << 20
-"""Address space that the process takes after its start whatever clients do: for the stacks of
-threads, the allocator's arenas, libraries that are loaded late."""
+"""Address space that the process itself takes after its start: for the stacks of threads, the
+allocator's arenas, and libraries that are loaded late."""
 
 SMALLEST_BYTES: Final = 1 << 20
 """No limit is lowered below this: the largest message that is allowed by default has to fit."""
@@ -32,7 +32,7 @@ _CGROUP: Final = Path("/sys/fs/cgroup")
 
 
 def memory_left() -> int | None:
-    """Bytes that this process may still take, `None` where there is no limit."""
+    """Return how many bytes this process may still take; `None` if there is no limit."""
     left = []
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     with suppress(OSError, ValueError, IndexError):
@@ -45,7 +45,8 @@ def memory_left() -> int | None:
 
 
 def _left_in_container(cgroup: Path) -> int:
-    """Raises `ValueError` where there is no limit: the file says "max" then, which is no number.
+    """Return how many bytes are left in the container. Raises `ValueError` if there is no limit:
+    the file then says "max", which is no number.
 
     Cached files count as used, but are given up when the memory is needed.
     """
@@ -56,7 +57,8 @@ def _left_in_container(cgroup: Path) -> int:
 
 
 def fitting_limits(settings: BrokerSettings, left_bytes: int | None) -> dict[str, int]:
-    """What `max_buffered_bytes`, `max_frame_bytes` and `max_response_bytes` may be."""
+    """Return the values of `max_buffered_bytes`, `max_frame_bytes` and `max_response_bytes` that
+    fit into the memory that is left."""
     shares = {
         "max_buffered_bytes": BUFFERED_SHARE,
         "max_frame_bytes": REQUEST_SHARE,
@@ -72,7 +74,7 @@ def fitting_limits(settings: BrokerSettings, left_bytes: int | None) -> dict[str
 
 
 def within_memory(settings: BrokerSettings, observe: Observer) -> BrokerSettings:
-    """Settings that let clients take no more than what the process may take allows."""
+    """Return the settings with limits of clients that fit into the memory of the process."""
     fitting = fitting_limits(settings, memory_left())
     lowered = {name: limit for name, limit in fitting.items() if limit != getattr(settings, name)}
     if not lowered:

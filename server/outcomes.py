@@ -1,4 +1,4 @@
-"""The one place where exceptions become error codes, and answers are read for their first error."""
+"""The one place where exceptions become error codes, and where answers are searched for errors."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -18,7 +18,7 @@ Outcome = tuple[int, str]
 
 
 class CloseConnection(Exception):
-    """There is no way to answer: the connection is to be closed. The text says why."""
+    """The request cannot be answered, and the connection has to be closed. The text says why."""
 
     def __init__(self, cause: str, code: int) -> None:
         super().__init__(cause)
@@ -27,15 +27,15 @@ class CloseConnection(Exception):
 
 
 class Outcomes:
-    """Turns what a handler raised into the error of the answer."""
+    """Turns an exception of a handler into the error of the answer."""
 
     def __init__(self, observe: Observer) -> None:
         self.observe = observe
 
     def of(self, error: Exception, *, api: str) -> Outcome:
-        """Code and message of `error`, which a request of `api` met.
+        """Return code and message for `error`, which handling a request of `api` raised.
 
-        What is not expected is logged with its traceback; the client learns no internals.
+        An unexpected exception is logged with its traceback; the client gets no internals.
         """
         if isinstance(error, CodedError):
             return error.code, error.message
@@ -47,12 +47,13 @@ class Outcomes:
         return UnknownServerError.code, "the broker met something unexpected; its log says what"
 
     def timestamp_refused(self, topic: str, partition: int, error: CodedError) -> None:
-        """A set was refused for a message's time: many clients show their users only a code."""
+        """Log that a record set was refused because of a message's time: many clients show their
+        users only the error code."""
         self.observe("timestamp_refused", topic=topic, partition=partition, error=error)
 
 
 def error_name(code: int) -> str:
-    """The name of an error code as metrics show it."""
+    """Return the name of an error code, as metrics show it."""
     if code == NO_ERROR:
         return NO_ERROR_NAME
     known = ERRORS.get(code)
@@ -60,14 +61,14 @@ def error_name(code: int) -> str:
 
 
 def first_error(body: Any) -> int:
-    """The first error code in a response, in the order of its fields; 0 when there is none."""
+    """Return the first error code in a response, in the order of its fields; 0 if there is none."""
     struct: type = type(body)
     return error_finder(struct)(body)
 
 
 @cache
 def error_finder(struct: type) -> Callable[[Any], int]:
-    """`first_error` for one message class."""
+    """Return the function `first_error` for one message class."""
     source = Source("def find(body):", {})
     _add_search(source, struct, "body")
     source.add(f"return {NO_ERROR}")
@@ -77,9 +78,10 @@ def error_finder(struct: type) -> Callable[[Any], int]:
 
 @cache
 def fault_finder(struct: type) -> Callable[[Sequence[Any]], bool]:
-    """Whether there is an error code in any of several responses of one message class.
+    """Return a function that says whether any of several responses of one message class has an
+    error code.
 
-    No opcode is spent on each of them: most have none.
+    Its loops run in C, because most responses have none.
     """
     names = {"chained": chain.from_iterable, "code_of": attrgetter("error_code")}
     source = Source("def find(bodies):", names)
@@ -95,7 +97,7 @@ def fault_finder(struct: type) -> Callable[[Sequence[Any]], bool]:
 
 
 def _paths_to_errors(struct: type) -> Iterator[tuple[str, ...]]:
-    """Where a message class has error codes: the arrays that lead to each."""
+    """Yield, for each error code of a message class, the arrays that lead to it."""
     for spec in all_fields(struct):
         if spec.name == "error_code":
             yield ()
@@ -105,7 +107,7 @@ def _paths_to_errors(struct: type) -> Iterator[tuple[str, ...]]:
 
 
 def _add_search(source: Source, struct: type, value: str) -> None:
-    """Return from the function with the error code of `value`, or of something in its arrays."""
+    """Add code that returns the first error code of `value`, or of an item in its arrays."""
     if any(spec.name == "error_code" for spec in all_fields(struct)):
         source.add(f"if {value}.error_code: return {value}.error_code")
     for spec in all_fields(struct):
@@ -120,7 +122,7 @@ def _add_search(source: Source, struct: type, value: str) -> None:
 
 
 def _has_error(struct: type) -> bool:
-    """Whether there is an error code in a message class, or in its arrays."""
+    """Whether a message class, or the items of its arrays, have an error code."""
     return any(
         spec.name == "error_code"
         or (

@@ -1,4 +1,4 @@
-"""Requests as handlers get them, handlers, and the ways in which these can answer."""
+"""The interface of handlers: the requests that they get, and the ways in which they can answer."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -17,13 +17,13 @@ R = TypeVar("R")
 
 @value_class
 class Call:
-    """The request as it came: its version and encoding, and its client."""
+    """The circumstances of a request: its version and encoding, and its client."""
 
     version: int
     local_address: tuple[str, int]
     """The broker's address as the client reached it."""
     kafka: bool = False
-    """Whether it came in Kafka's encoding."""
+    """Whether the request came in Kafka's encoding."""
     client_id: str | None = None
     """The client's own name for itself."""
     client_host: str = ""
@@ -38,37 +38,38 @@ class Call:
 
 
 class PendingAnswer(msgspec.Struct, eq=False):
-    """An answer that `make` gives once `ready` is done and the answers before it are sent.
+    """An answer that `make` returns once `ready` is done and the answers before it are sent.
 
-    `make` may give another pending answer, and raises what the request fails with. A handler's
-    `make` gives a response, the dispatcher's the bytes of it. A hundred parked fetches that one
-    append wakes therefore cost a hundred small objects until the client has taken the answers
-    before them.
+    `make` may return another pending answer, and raises the error of the request. A handler's
+    `make` returns a response, the dispatcher's `make` the encoded answer. So a hundred parked
+    fetches that one append wakes cost only a hundred small objects until the client has received
+    the answers before them.
     """
 
     ready: asyncio.Future[Any] | Wait
     make: Callable[[], Any]
     may_hurry: bool = False
-    """Whether `ready` may be set early, to not wait: the answer is true anyway."""
+    """Whether `ready` may be set early, to end the wait: the answer is correct at any time."""
     alone: bool = False
-    """Whether later requests of its connection wait until it is made: they could overtake it."""
+    """Whether later requests of the connection wait until this answer is made, because they could
+    overtake it."""
     held_bytes: int = 0
-    """Memory that its request holds until it is made."""
+    """Memory that the request holds until the answer is made."""
     turns: Turns | None = None
-    """Counts what the request takes of the event loop until `ready` is done."""
+    """Counts the event loop's time that the request takes until `ready` is done."""
     requests: int = 1
-    """How many requests it answers."""
+    """How many requests this answers."""
     work_bytes: int = 0
-    """Memory that its request and its answer take while they are worked on. 0 for a request that
-    only waits: what that keeps is counted where it waits."""
+    """Memory that the request and its answer take while the request is handled. 0 for a request
+    that only waits: its memory is counted where it waits."""
     is_large: bool = False
-    """Whether it is one of those of which a connection may have `MOST_LARGE`."""
+    """Whether this counts towards the limit `MOST_LARGE` of a connection."""
     is_finished: bool = False
     """Whether the work is done, and the answer can be made when its turn has come."""
 
 
 def then(outcome: Any, change: Callable[[Any], Any]) -> Any:
-    """`outcome` with `change` applied to its response, at once or when that is made."""
+    """Apply `change` to the response of `outcome`: at once, or when a pending answer is made."""
     if not isinstance(outcome, PendingAnswer):
         return change(outcome)
     return PendingAnswer(
@@ -82,10 +83,10 @@ def then(outcome: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def in_turns(work: Work, pieces: Pieces[R]) -> R | PendingAnswer:
-    """The answer of a handler that works in pieces: at once if one turn is enough, otherwise
-    pending, in turns with other requests.
+    """Return the answer of a handler that works in pieces: at once if one turn is enough, otherwise
+    pending, made in turns with other requests.
 
-    Later requests of its connection wait until it is made: they could overtake it.
+    Later requests of the connection wait until the answer is made, because they could overtake it.
     """
     turns = work.turns()
     try:
@@ -101,20 +102,20 @@ def in_turns(work: Work, pieces: Pieces[R]) -> R | PendingAnswer:
 
 
 class Handler(Protocol):
-    """Answers one kind of request: a response, a `PendingAnswer`, or `None` for no answer.
+    """Answers the requests of one API: with a response, a `PendingAnswer`, or `None` for no answer.
 
-    It is given the broker's `Services`. Raises `CodedError` for a request that is refused as a
-    whole; what concerns one topic or partition is in the response.
+    Gets the broker's `Services`. Raises `CodedError` for a request that is refused as a whole;
+    errors of a single topic or partition are in the response.
     """
 
     def __call__(self, services: Any, request: Any, call: Call, /) -> Any: ...
 
 
 class HandlerOfMany(Protocol):
-    """Answers requests of one kind and version that arrived together.
+    """Answers requests of one API and version that arrived together.
 
-    Returns for each what its handler would return, or the exception that it would raise; requests
-    behind a `CloseConnection` may have no outcome.
+    Returns for each request what a `Handler` would return, or the exception that it would raise;
+    requests after a `CloseConnection` may have no outcome.
     """
 
     def __call__(
@@ -123,8 +124,8 @@ class HandlerOfMany(Protocol):
 
 
 def each_alone(answer: Callable[[Any, Any, int], Any]) -> HandlerOfMany:
-    """A handler of many that handles each request by itself: `answer` returns the outcome of one
-    request of a version, or raises."""
+    """Return a handler of many that handles each request separately: `answer` returns the outcome
+    of one request, or raises."""
 
     def handle_many(services: Any, version: int, requests: Sequence[Any]) -> list[Any]:
         outcomes: list[Any] = []
@@ -139,7 +140,7 @@ def each_alone(answer: Callable[[Any, Any, int], Any]) -> HandlerOfMany:
 
 
 def list_of_one(handle_many: HandlerOfMany) -> Handler:
-    """The handler of one request, made of a handler of many."""
+    """Return the handler of one request, made from a handler of many."""
 
     def handle(services: Any, request: Any, call: Call) -> Any:
         (outcome,) = handle_many(services, call.version, (request,))

@@ -16,7 +16,7 @@ from .requests import Call, Handler, HandlerOfMany, PendingAnswer
 
 
 class SingleNode:
-    """The `Replication` of a broker without others."""
+    """The `Replication` of a single broker."""
 
     replicates: Final = False
     leads: Final = True
@@ -85,7 +85,7 @@ def _no_cluster() -> InvalidRequest:
 
 
 class SingleNodeLeadership:
-    """The `Leadership` of a broker without others: it always leads, and is always in sync."""
+    """The `Leadership` of a single broker: it always leads, and is always in sync."""
 
     alone = True
 

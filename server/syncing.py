@@ -8,10 +8,10 @@ from ..storage.log.log import Log
 
 
 async def synced_to(commits: GroupCommit, log: Log, offset: int) -> None:
-    """Bring everything below `offset` to stable storage, before the log begins there.
+    """Bring all messages below `offset` to stable storage, before the log start moves there.
 
-    Else a power cut could take the end of the log away, and leave it ending before it begins: then
-    nothing would say what had been dropped. Raises `StorageError`.
+    Otherwise a power cut could leave a log end below the log start, and nothing would say which
+    messages were dropped. Raises `StorageError`.
     """
     if log.recovery_point < offset:
         sync = _Sync(log)

@@ -1,4 +1,4 @@
-"""Time maps that have to be made before a window is looked through, each by one thread."""
+"""Making the time maps that a search of a window needs, each in one thread."""
 
 import asyncio
 
@@ -16,8 +16,8 @@ class TimeMaps:
         self._under_way: dict[Segment, asyncio.Task[None]] = {}
 
     async def make(self, log: Log, segment: Segment) -> None:
-        """Make what is missing of a segment's map. Raises what damage raises that is met, and what
-        keeps it from being made."""
+        """Make the missing part of a segment's time map. Raises the errors of damaged messages, and
+        of the disk."""
         making = self._under_way.get(segment)
         if making is None:
             making = self._work.start(self._make(log, segment))

@@ -26,7 +26,7 @@ class CreationContext(Protocol):
 
 
 class Creations:
-    """Makes topics that do not exist, in their turn among the changes of topics, each once however
+    """Creates missing topics, in order with the other changes of topics, and each once, however
     many requests wait for it."""
 
     def __init__(
@@ -38,18 +38,19 @@ class Creations:
     ) -> None:
         self._directory = directory
         self.exists: Callable[[str], bool] = directory.topics().__contains__
-        """Whether there is nothing to be made."""
+        """Whether a topic exists."""
         self._settings = settings
         self._changes = changes
         self._audit = audit
         self.context: CreationContext | None = None
-        """Set before a request is handled that may create topics: for the audit."""
+        """The client of the present request, for the audit. Set before each request that may create
+        topics."""
         self.allowed: Callable[[], bool] | None = None
-        """Whether topics may be made now; `None` for always."""
+        """Says whether topics may be created now; `None` means always."""
         self._under_way: dict[str, tuple[TopicChange, asyncio.Task[None]]] = {}
 
     def missing(self, topics: Iterable[str]) -> Collection[str]:
-        """Those of `topics` that do not exist and that the settings allow to be made, each once."""
+        """Return the topics that do not exist and may be created, each once."""
         if self.allowed is not None and not self.allowed():
             return ()
         there = self._directory.topics()
@@ -59,11 +60,11 @@ class Creations:
         return missing if self._settings.auto_create_topics_enable else ()
 
     def first_partitions(self) -> range:
-        """The partitions that a topic is made with."""
+        """Return the partition numbers of a newly created topic."""
         return range(self._settings.num_partitions)
 
     def make(self, topics: Collection[str]) -> "Creating":
-        """Have `topics` made."""
+        """Begin to create `topics`."""
         new = [topic for topic in topics if topic not in self._under_way]
         if new:
             changes, done = self._changes.make((topic, self._making(topic)) for topic in new)
@@ -77,7 +78,7 @@ class Creations:
     def _making(self, topic: str) -> Steps[TopicEntry]:
         there = self._directory.topics().get(topic)
         if there is not None:
-            return there  # a change before this one has made it
+            return there  # An earlier change has created the topic.
         changes = self._changes.topics
         return (yield from changes.create(topic, self._settings.num_partitions, {}))
 
@@ -102,7 +103,7 @@ def _outcome(change: TopicChange) -> str:
 
 
 class Creating:
-    """Topics that are being made for one request."""
+    """The creation of topics for one request."""
 
     def __init__(self, under_way: Mapping[str, tuple[TopicChange, asyncio.Task[None]]]) -> None:
         self._changes = {topic: change for topic, (change, _) in under_way.items()}
@@ -110,10 +111,10 @@ class Creating:
         # A request that is cancelled must not end the wait of others.
         waits = map(asyncio.shield, tasks)
         self.ready: asyncio.Future[list[object]] = asyncio.gather(*waits, return_exceptions=True)
-        """Done when all are made, or could not be."""
+        """Done when each topic is created, or its creation has failed."""
 
     def failures(self) -> Mapping[str, Exception]:
-        """Why topics could not be made, once that is known."""
+        """Return the error of each topic whose creation has failed."""
         found = {}
         for topic, change in self._changes.items():
             if change.done:

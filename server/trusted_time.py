@@ -1,14 +1,14 @@
-"""The time that retention may go by: the wall clock, unless it has just been set.
+"""The time that retention uses: the wall clock, unless it has just been set.
 
 Messages expire by the wall clock, and one wrong step of it forward makes all of them look expired.
-So the wall clock is held against *trusted time*, which goes on from a time that was believed as
-the monotonic clock does. Retention never gets further ahead of that than `clock.step.max.ms`. A
-wall clock that has then kept pace for `clock.settle.ms` is believed again, whatever it shows: a
-right step costs a delay, a wrong one that is taken back before that costs nothing.
+So the wall clock is compared with *trusted time*: a believed time that advances with the monotonic
+clock. The time of retention is never more than `clock.step.max.ms` ahead of trusted time. A wall
+clock that has kept pace for `clock.settle.ms` after a step is believed again, whatever it shows: a
+correct step costs a delay, and a wrong step that is taken back before that costs nothing.
 
-A broker that starts goes on from the time at which its data directory was last in use. Whether it
-was stopped for a day or the clock was set forward by a day cannot be known, so both are treated as
-the latter.
+A broker that starts goes on from the time at which its data directory was last in use. It cannot
+know whether it was stopped for a day or the clock was set forward by a day, so it treats both as a
+step of the clock.
 """
 
 from datetime import timedelta
@@ -19,11 +19,11 @@ from ..storage.events import Observer
 from ..times import format_time
 
 WHILE_STOPPED: Final = "_while_stopped"
-"""Ends the direction of a step that was found at the start."""
+"""Suffix of the reported direction of a step that was found at the start."""
 
 
 class TrustedTime:
-    """Watches the wall clock. `look` notes what it did; every step is observed once."""
+    """Watches the wall clock: `look` compares the clocks, and reports every step once."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class TrustedTime:
         self._since = clock.monotonic()
         """When trusted time was last set."""
         self._trusted_ms = clock.now_ms() if last_seen_ms is None else last_seen_ms
-        """What it was set to."""
+        """The value to which trusted time was last set, in ms."""
         self._steady_since = self._since
         self._noted_ahead_ms = 0
         """How far the wall clock was ahead when it last stepped."""
@@ -59,11 +59,11 @@ class TrustedTime:
 
     @property
     def ahead_ms(self) -> int:
-        """How far the wall clock is ahead of trusted time; negative when it is behind."""
+        """How far the wall clock is ahead of trusted time, in ms; negative if it is behind."""
         return self._clock.now_ms() - self.trusted_ms
 
     def look(self) -> None:
-        """Compare the clocks: note a step, and believe the wall clock once it is steady."""
+        """Compare the clocks: record a step, and believe the wall clock once it is steady."""
         self._note_step(self.ahead_ms, "")
         if self._ms_since(self._steady_since) >= self._settle_ms:
             if abs(self._noted_ahead_ms) > self._step_max_ms:
@@ -73,12 +73,12 @@ class TrustedTime:
             self._noted_ahead_ms = 0
 
     def now_ms(self) -> int:
-        """The time to judge by what has expired: never ahead of the wall clock."""
+        """Return the time by which messages expire: never ahead of the wall clock."""
         self.look()
         return self._careful_ms()
 
     def caution(self) -> str | None:
-        """Why `now_ms` is not what the wall clock shows, as a sentence; `None` when it is."""
+        """Return a sentence on why `now_ms` differs from the wall clock; `None` if it does not."""
         now_ms = self.now_ms()
         if self.ahead_ms <= self._step_max_ms:
             return None
@@ -98,7 +98,8 @@ class TrustedTime:
             return
         self._noted_ahead_ms = ahead_ms
         self._steady_since = self._clock.monotonic()
-        # Only what is ahead at the start may be no step at all: how long that took is not known.
+        # A clock ahead at the start may not have stepped: how long the broker was stopped is not
+        # known.
         self._observe(
             "clock_ahead_of_last_use" if when and step_ms > 0 else "clock_stepped",
             direction=("forward" if step_ms > 0 else "back") + when,
@@ -112,7 +113,7 @@ class TrustedTime:
 
 
 def _span(ms: int) -> str:
-    """A length of time for people: `-1:00:00`, `3 days, 2:00:00`."""
+    """Format a length of time: `-1:00:00`, `3 days, 2:00:00`."""
     try:
         text = str(timedelta(seconds=round(abs(ms) / 1000)))
     except OverflowError:

@@ -13,8 +13,8 @@ from ..storage.read.windows import ReadWindow
 
 
 def guarded_name(exists: Callable[[str], bool], name: str) -> str:
-    """The topic on which a client needs a right for what it asks of a name: of a window the base,
-    whether there is one or not."""
+    """Return the topic on which a client needs a right to use a name: for a window its base topic,
+    whether that exists or not."""
     if SEPARATOR not in name or exists(name):
         return name
     window = parse_window_name(name)
@@ -22,7 +22,7 @@ def guarded_name(exists: Callable[[str], bool], name: str) -> str:
 
 
 def is_reserved(topics: Container[str], name: str) -> bool:
-    """Whether a name reads as a window, so that no topic is made with it."""
+    """Whether a name has the form of a window's name, so that no topic is created with it."""
     return SEPARATOR in name and name not in topics and parse_window_name(name) is not None
 
 
@@ -40,14 +40,14 @@ def check_not_window(topics: Container[str], name: str) -> None:
 
 
 def check_creation(topics: Mapping[str, object], name: str) -> None:
-    """Raise why no topic is made with this name, if it reads as a window."""
+    """Raise an error if a name has the form of a window's name: no topic is created with it."""
     error = creation_error(topics, name)
     if error is not None:
         raise error
 
 
 def creation_error(topics: Container[str], name: str) -> CodedError | None:
-    """As `check_creation`, the error."""
+    """Return the error that `check_creation` raises, or `None`."""
     if not is_reserved(topics, name):
         return None
     window = find_window(topics, name)
@@ -57,7 +57,8 @@ def creation_error(topics: Container[str], name: str) -> CodedError | None:
 
 
 def check_on_demand(topics: Container[str], name: str) -> None:
-    """The same for a topic that is to be made because a client produces to it, or asks for it."""
+    """As `check_creation`, for a topic that is created because a client produces to it, or asks for
+    its metadata."""
     if is_reserved(topics, name):
         check_not_window(topics, name)
         raise UnknownTopicOrPartition(f"{_reserved(name)}. It is never made")

@@ -25,15 +25,15 @@ from .base import Services
 from .registration import handles
 
 FIRST_VERSION_WITH_SOFTWARE: Final = 3
-"""Clients of it and later ones say which library they are."""
+"""First version in which a client names its library."""
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-"""What the name and the version of a library look like, as in Kafka."""
+"""Pattern of a library's name and version, as in Kafka."""
 
 
 @handles(API_VERSIONS)
 def handle(services: Services, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
-    """The table of requests. Raises `InvalidRequest`."""
+    """Answer with the table of APIs and versions. Raises `InvalidRequest`."""
     if call.version >= FIRST_VERSION_WITH_SOFTWARE:
         _check_software("client_software_name", request.client_software_name)
         _check_software("client_software_version", request.client_software_version)
@@ -42,7 +42,7 @@ def handle(services: Services, request: ApiVersionsRequest, call: Call) -> ApiVe
 
 
 def unknown_version(*, native: bool, several: bool) -> ApiVersionsResponse:
-    """The answer to a version of api-versions that does not exist: the error, and the table."""
+    """Return the answer to an unknown version of api-versions: the error, and the table."""
     code = UnsupportedVersion.code
     table = _table(native=native, several=several)
     return ApiVersionsResponse(error_code=code, api_keys=table)

@@ -1,4 +1,4 @@
-"""Answers of requests that change topics: a result for each topic, made when all is done."""
+"""Answers of requests that change topics: one result a topic, sent when all changes are done."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,11 +12,11 @@ from ..requests import PendingAnswer
 from .base import Services
 
 CHANGES_AT_ONCE: Final = 100
-"""Changes of one request that are asked for, and answered, without a break."""
+"""Changes of one request that are begun, and answered, without a break."""
 
 
 class Result(Protocol):
-    """What a response says of one change."""
+    """The result of one change, in a response."""
 
     error_code: int
     error_message: str | None
@@ -25,13 +25,13 @@ class Result(Protocol):
 R = TypeVar("R", bound=Result)
 
 Asked = tuple[str, R, Steps[TopicEntry]]
-"""A topic, the result that says that all went well, and what is to be done."""
+"""A topic, its result (without an error at first), and the steps of its change."""
 
 
 def answer_later(
     services: Services, api: str, asked: Iterable[Asked[R]], make: Callable[[list[R]], Any]
 ) -> PendingAnswer:
-    """The answer of a request of `api`: what `make` gives for the results of all it asks for."""
+    """Return the pending answer of a request of `api`: `make` builds it from all results."""
     several = iter(asked)
     first = list(islice(several, CHANGES_AT_ONCE))
     changes, done = services.metadata.make((topic, steps) for topic, _, steps in first)
@@ -41,7 +41,8 @@ def answer_later(
             done.result()
             return make(_results(services, api, first, changes))
 
-        # A client that goes away leaves no change half done: the next one would be made upon it.
+        # Shielded: a client that disconnects must not stop a change halfway, because later changes
+        # depend on its result.
         return PendingAnswer(asyncio.shield(done), answer)
 
     async def answer_all() -> Any:
@@ -50,7 +51,7 @@ def answer_later(
         await _make_others(services, api, several, results)
         return make(results)
 
-    # Others of its connection would come between the changes.
+    # `alone`: other requests of the connection must not come between the changes.
     task = services.work.start(answer_all())
     return PendingAnswer(task, task.result, alone=True)
 
@@ -58,7 +59,7 @@ def answer_later(
 async def _make_others(
     services: Services, api: str, asked: Iterator[Asked[R]], results: list[R]
 ) -> None:
-    """Have what is left changed, some of it at a time, and add the results."""
+    """Make the remaining changes, some at a time, and add their results."""
     turns = services.work.turns()
     while some := list(islice(asked, CHANGES_AT_ONCE)):
         changes, done = services.metadata.make((topic, steps) for topic, _, steps in some)

@@ -1,4 +1,4 @@
-"""describe-broker: the broker's state, and that of its machine.
+"""describe-broker: the state of the broker and of its machine.
 
 describe-broker (key 1001): native 0
 
@@ -25,7 +25,7 @@ from .registration import handles
 
 @handles(DESCRIBE_BROKER)
 def handle(services: Services, request: DescribeBrokerRequest, call: Call) -> PendingAnswer:
-    """Asks the file system, which may take its time, in a thread."""
+    """Describe the broker. The file system, which may be slow, is asked in a thread."""
     data_dir = services.settings.data_dir.absolute()
     ready = services.work.in_storage_thread(lambda: shutil.disk_usage(data_dir))
 

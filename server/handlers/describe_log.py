@@ -29,7 +29,7 @@ from .repeats import refusing_repeats
 @handles(DESCRIBE_LOG)
 @refusing_repeats(DESCRIBE_LOG)
 def handle(services: Services, request: DescribeLogRequest, call: Call) -> PendingAnswer:
-    """What is asked for twice is answered once."""
+    """Describe partitions; a partition that is named twice is answered once."""
     task = services.work.start(_answer(services, request))
     return PendingAnswer(task, task.result)
 
@@ -57,7 +57,7 @@ async def _answer(services: Services, request: DescribeLogRequest) -> DescribeLo
 async def _add_search(
     services: Services, turns: Turns, topic: str, result: DescribeLogPartitionResult, at_ms: int
 ) -> None:
-    """How the search for a time goes in a partition."""
+    """Add to a result how the search for a time runs in a partition."""
     try:
         log = services.logs.find(topic, result.partition)
         found = await searched(services.work, turns, reader.find_time(log, at_ms))

@@ -25,8 +25,8 @@ from .repeats import refusing_repeats
 
 
 def check_epoch(services: Services, epoch: int) -> None:
-    """Raise `FencedLeaderEpoch` or `UnknownLeaderEpoch` for a client that means another leader than
-    this broker is. A single broker counts no epochs."""
+    """Raise `FencedLeaderEpoch` or `UnknownLeaderEpoch` if a client names another epoch than this
+    broker's. A single broker has no epochs, and accepts any."""
     if epoch < 0 or not services.replication.replicates:
         return
     own = services.replication.epoch
@@ -41,14 +41,14 @@ def check_epoch(services: Services, epoch: int) -> None:
 
 
 def current_epoch(services: Services) -> int:
-    """The epoch in which this broker leads; -1 for a single broker."""
+    """Return the epoch in which this broker leads; -1 for a single broker."""
     return services.replication.epoch
 
 
 def epoch_of(services: Services, log: Log, offset: int) -> int:
-    """The epoch of the message at an offset; -1 where none is known, and for a single broker.
+    """Return the epoch of the message at an offset; -1 if it is not known, and for a single broker.
 
-    Raises `StorageError` where the epochs cannot be read.
+    Raises `StorageError` if the epochs cannot be read.
     """
     return log.epochs.history.epoch_at(offset) if services.replication.replicates else UNDEFINED
 
@@ -91,10 +91,10 @@ def _look_up(
     history = log.epochs.history
     current = current_epoch(services)
     if current > history.last_epoch:
-        history = history.assigned(current, end_offset)  # It has no message yet.
+        history = history.assigned(current, end_offset)  # The epoch has no message yet.
     if not 0 <= wanted.leader_epoch <= history.last_epoch:
         return
     found = history.end_of(wanted.leader_epoch, log.log_start_offset, end_offset)
-    # Before the first epoch that is known there were others, or nobody counted.
+    # Messages before the first known epoch have unknown epochs, or none.
     result.leader_epoch = wanted.leader_epoch if found.epoch == UNDEFINED else found.epoch
     result.end_offset = found.end_offset

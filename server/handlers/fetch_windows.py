@@ -15,18 +15,18 @@ from ..parking import Partition
 from .base import Services
 
 CHECKED_MAX: Final = 8
-"""Partitions that are checked for one fetch."""
+"""The most partitions that are checked for damage because of one fetch."""
 
 
 def partitions_of(request: FetchRequest) -> Iterator[Partition]:
-    """The partitions that a fetch names, repeated ones included."""
+    """Yield the partitions that a fetch names, repeats included."""
     for topic in request.topics:
         for partition in topic.partitions:
             yield topic.name, partition.partition
 
 
 def doubted_by(request: FetchRequest) -> list[tuple[str, FetchPartition]]:
-    """Partitions for which the client reports damage in what it received."""
+    """Return the partitions for which the client reports that it received damaged messages."""
     return [
         (topic.name, partition)
         for topic in request.topics
@@ -36,7 +36,8 @@ def doubted_by(request: FetchRequest) -> list[tuple[str, FetchPartition]]:
 
 
 async def check_stored(services: Services, doubted: Sequence[tuple[str, FetchPartition]]) -> None:
-    """Check the segments that a client doubts. The fetch that follows meets what this finds."""
+    """Check the segments in which a client reports damage. If a check finds damage, the read that
+    follows raises the error."""
     for topic, wanted in doubted[:CHECKED_MAX]:
         with suppress(HorologError, OSError):
             log = services.logs.find(topic, wanted.partition)
@@ -89,10 +90,10 @@ def has_window(wanted: FetchPartition) -> bool:
 def find_position(
     log: Log, wanted: FetchPartition, *, committed: bool, far: bool
 ) -> WindowPosition:
-    """The position at which to read on in the window of a partition.
+    """Return the position at which to read on in the window of a partition.
 
-    Raises `FarAway` without `far` where the log has to be prepared first, `InvalidRequest`, and
-    the errors of reading an index.
+    Raises `FarAway` without `far` if the log has to be prepared first, `InvalidRequest`, and the
+    errors of reading an index.
     """
     if wanted.window_by not in ("", BY_TIMESTAMP, BY_APPEND):
         raise InvalidRequest(

@@ -1,6 +1,6 @@
 """describe-groups, list-groups and delete-groups: groups as an operator sees them.
 
-A group is one that has, or had, members since the broker started, and any name with positions.
+A group is a name that has had members since the broker started, or that has positions.
 
 describe-groups (key 15): versions 0 to 4
      1  throttle_time_ms in the response (KIP-13)
@@ -53,7 +53,7 @@ from .registration import handles
 
 @handles(DESCRIBE_GROUPS)
 def describe(services: Services, request: DescribeGroupsRequest, call: Call) -> PendingAnswer:
-    """State and members of each group that is named; one that does not exist is `Dead`."""
+    """Describe the state and the members of each named group; a missing group is `Dead`."""
     task = services.work.start(_describe(services, request, call))
     return PendingAnswer(task, task.result)
 
@@ -102,7 +102,7 @@ def _described(group: Group) -> DescribedGroup:
 
 @handles(LIST_GROUPS)
 def list_all(services: Services, request: ListGroupsRequest, call: Call) -> PendingAnswer:
-    """The groups that the filters let through, those with members first."""
+    """List the groups that match the filters, groups with members first."""
     task = services.work.start(_list(services, request))
     return PendingAnswer(task, task.result)
 
@@ -139,7 +139,7 @@ async def _list(services: Services, request: ListGroupsRequest) -> ListGroupsRes
 
 @handles(DELETE_GROUPS)
 def delete(services: Services, request: DeleteGroupsRequest, call: Call) -> PendingAnswer:
-    """Forget groups that have no members, and their positions."""
+    """Delete groups that have no members, with their positions."""
     task = services.work.start(_delete(services, request))
     return PendingAnswer(task, task.result)
 

@@ -38,7 +38,8 @@ from .registration import handles
 def describe_cluster(
     services: Services, request: DescribeClusterRequest, call: Call
 ) -> DescribeClusterResponse:
-    """This broker, under the address that metadata gives. Raises `MismatchedEndpointType`."""
+    """Answer with this broker, under the same address as in metadata. Raises
+    `MismatchedEndpointType`."""
     if request.endpoint_type != BROKERS:
         raise MismatchedEndpointType(
             f"endpoint_type is {request.endpoint_type}; it must be {BROKERS}, brokers: there are "
@@ -65,7 +66,7 @@ def describe_cluster(
 def list_reassignments(
     services: Services, request: ListPartitionReassignmentsRequest, call: Call
 ) -> ListPartitionReassignmentsResponse:
-    """None: every broker of a cluster has every partition."""
+    """Answer that there are no reassignments: every broker has every partition."""
     return ListPartitionReassignmentsResponse()
 
 
@@ -73,6 +74,6 @@ def list_reassignments(
 def list_transactions(
     services: Services, request: ListTransactionsRequest, call: Call
 ) -> ListTransactionsResponse:
-    """None, and the filters that Kafka does not know."""
+    """Answer that there are no transactions, with the state filters that Kafka does not know."""
     unknown = [name for name in dict.fromkeys(request.state_filters) if name not in STATES]
     return ListTransactionsResponse(unknown_state_filters=unknown)

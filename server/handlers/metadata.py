@@ -42,7 +42,8 @@ _PARTITIONS_AT_ONCE: Final = 200
 def handle(
     services: Services, request: MetadataRequest, call: Call
 ) -> MetadataResponse | PendingAnswer:
-    """Topics that are asked about, and that are to be made then, are made before the answer."""
+    """Answer with brokers and topics. Missing topics are created first, if request and settings
+    allow it."""
     if _names_topics(request, call) and request.allow_auto_topic_creation:
         missing = services.creations.missing(topic.name for topic in request.topics or ())
         if missing:
@@ -60,7 +61,7 @@ def handle(
 def _answer(
     services: Services, request: MetadataRequest, call: Call, failures: Mapping[str, Exception]
 ) -> Pieces[MetadataResponse]:
-    """The answer; `failures` are why topics could not be made."""
+    """Make the answer; `failures` has the error of each topic that could not be created."""
     host, port = call.local_address
     node_id = services.settings.broker_id
     topics: list[MetadataTopicResult] = []
@@ -85,7 +86,7 @@ def _answer(
 
 
 def _names_topics(request: MetadataRequest, call: Call) -> bool:
-    """Whether only some topics are asked about, perhaps none."""
+    """Whether the request names topics, perhaps none, instead of asking for all."""
     if call.version == 0:
         return bool(request.topics)
     return request.topics is not None

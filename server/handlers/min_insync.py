@@ -1,7 +1,7 @@
 """`min.insync.replicas` above the number of brokers that can be in sync.
 
-Messages with acks=all are refused then, and no wait helps. It is allowed, since brokers may be
-added, so the broker warns of it: at its start, and when a topic is made or altered.
+Messages with acks=all are refused then, and waiting does not help. The setting is allowed, because
+brokers may be added, so the broker warns: at its start, and when a topic is created or altered.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ _EVENT: Final = "min_insync_unmet"
 
 
 def unmet_topics(services: Services) -> list[tuple[str, int]]:
-    """Topics whose own value is above that, with the value, in order of names."""
+    """Return the topics whose own value is too high, with the value, sorted by name."""
     most = services.replication.most_in_sync()
     if most is None:
         return []
@@ -24,8 +24,8 @@ def unmet_topics(services: Services) -> list[tuple[str, int]]:
 
 
 def warn_at_start(services: Services, observe: Observer) -> None:
-    """Warn of the broker's value, and of the first topic whose own cannot be met. With etcd the
-    other brokers may come later."""
+    """Warn if the broker's value, or a topic's own, is too high; only of the first such topic. With
+    etcd nothing is said, because other brokers may join later."""
     most = services.replication.most_in_sync()
     if most is None or services.settings.cluster_etcd:
         return
@@ -39,7 +39,7 @@ def warn_at_start(services: Services, observe: Observer) -> None:
 
 
 def warn_of_topic(services: Services, entry: TopicEntry) -> None:
-    """Warn of a topic that was made or altered just now."""
+    """Warn if the value of a topic that was just created or altered is too high."""
     wanted, most = _own_value(entry), services.replication.most_in_sync()
     if most is not None and wanted > most:
         _warn(services.outcomes.observe, wanted, most, topic=entry.name)

@@ -58,7 +58,7 @@ def _describing(
 def alter(
     services: Services, request: AlterClientQuotasRequest, call: Call
 ) -> AlterClientQuotasResponse | PendingAnswer:
-    """Those that can be made, in one write; beside each of the others stands why not."""
+    """Make the valid changes, all at once; each invalid change gets an error."""
     return in_turns(services.work, _altering(services, request, call))
 
 

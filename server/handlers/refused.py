@@ -42,7 +42,7 @@ _NO_QUORUM: Final = (
 def elect_leaders(
     services: Services, request: ElectLeadersRequest, call: Call
 ) -> ElectLeadersResponse | PendingAnswer:
-    """The refusal beside each partition that is meant: there Kafka's clients show the sentence."""
+    """Refuse the election with an error at each partition, where Kafka's clients show its text."""
     if request.topic_partitions is None and not services.directory.topics():
         raise UnsupportedVersion(_NO_ELECTION)
     return in_turns(services.work, _refused(services, request))
@@ -78,5 +78,5 @@ def _refused(services: Services, request: ElectLeadersRequest) -> Pieces[ElectLe
 def describe_quorum(
     services: Services, request: DescribeQuorumRequest, call: Call
 ) -> DescribeQuorumResponse:
-    """Raises `UnsupportedVersion`: the response has a place for it."""
+    """Raise `UnsupportedVersion`; the response has a field for the error."""
     raise UnsupportedVersion(_NO_QUORUM)

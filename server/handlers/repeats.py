@@ -1,6 +1,6 @@
-"""Requests that name a partition more than once. Each answer of such a request would take memory
-and time, and a request has room for 100,000 of them: so all but one are left out before anything is
-done or made for them.
+"""Requests that name a partition more than once. Each repeat would take memory and time for its
+result, and a request has room for 100,000 of them: so repeats are removed before the request is
+handled.
 """
 
 from collections import Counter
@@ -16,8 +16,9 @@ from .base import Services
 
 
 def refusing_repeats(api: Api) -> Callable[[Handler], Handler]:
-    """A decorator of handlers: they get the partitions that the request names once. One that it
-    names more often is refused, once, with INVALID_REQUEST, as list-offsets does."""
+    """Return a decorator of handlers. The handler gets only partitions that the request names once.
+    A partition that is named more often is refused, once, with INVALID_REQUEST, as list-offsets
+    does."""
 
     def decorate(handler: Handler) -> Handler:
         def handle(services: Services, request: Any, call: Call) -> Any:
@@ -59,8 +60,8 @@ def _answer_others(
 
 
 def answering_once(handler: Handler) -> Handler:
-    """`handler`, with an answer for each partition once, however often it is named, unless more is
-    said about it than its number."""
+    """Return `handler` with repeats removed: each partition is answered once, unless the request
+    has more about partitions than their numbers."""
 
     def handle(services: Services, request: Any, call: Call) -> Any:
         topics = request.topics
@@ -84,7 +85,7 @@ def repeats(topics: Iterable[Any]) -> Mapping[str, Collection[int]]:
 
 
 def _without(topics: Iterable[Any], repeated: Mapping[str, Collection[int]]) -> list[Any]:
-    """The topics with the partitions that are not among `repeated`, as far as there are any."""
+    """Return the topics without the `repeated` partitions; topics left with none are omitted."""
     kept = []
     for topic in topics:
         doubled = repeated.get(topic.name, ())
@@ -99,7 +100,8 @@ def _without(topics: Iterable[Any], repeated: Mapping[str, Collection[int]]) -> 
 
 
 def _once(topics: Iterable[Any]) -> list[Any]:
-    """The topics with each partition where it is named first, as far as there are any."""
+    """Return the topics with each partition only where it is named first; topics left with none are
+    omitted."""
     kept = []
     answered: dict[str, dict[int, None]] = {}
     for topic in topics:
@@ -112,7 +114,7 @@ def _once(topics: Iterable[Any]) -> list[Any]:
 
 
 def _numbers(partitions: Sequence[Any]) -> Sequence[int]:
-    """The numbers of what a request says about partitions; for some requests that is all."""
+    """Return the partition numbers; some requests have nothing but the numbers."""
     if not partitions or isinstance(partitions[0], int):
         return partitions
     return [each.partition for each in partitions]

@@ -30,7 +30,7 @@ def handle(services: Services, request: DeleteRecordsRequest, call: Call) -> Pen
 
 
 async def _trim_all(services: Services, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Begin each log behind what is to go, make sure of that, and then drop files."""
+    """Move the log starts, store them durably, and then drop segments."""
     trimmed: list[tuple[Log, DeleteRecordsPartitionResult]] = []
     topics: list[DeleteRecordsTopicResult] = []
     turns = services.work.turns()
@@ -69,7 +69,7 @@ async def _trim_all(services: Services, request: DeleteRecordsRequest) -> Delete
 
 
 def _repeated(request: DeleteRecordsRequest) -> Collection[Partition]:
-    """The partitions that are named more than once."""
+    """Return the partitions that a request names more than once."""
     seen: set[Partition] = set()
     repeated: set[Partition] = set()
     for topic in request.topics:
@@ -80,7 +80,7 @@ def _repeated(request: DeleteRecordsRequest) -> Collection[Partition]:
 
 
 async def _trim(services: Services, topic: str, partition: int, offset: int) -> Log:
-    """Let a log begin at `offset`, in memory. Raises what concerns this partition."""
+    """Move a log start to `offset`, in memory only. Raises the error of this partition."""
     log = services.logs.find(topic, partition)
     if not log.prepared:
         await services.logs.prepare([log])

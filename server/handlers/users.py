@@ -75,7 +75,7 @@ def _described(users: "Users", name: str, times: int) -> DescribedUser:
 def alter(
     services: Services, request: AlterUserScramCredentialsRequest, call: Call
 ) -> AlterUserScramCredentialsResponse | PendingAnswer:
-    """As in Kafka: each user succeeds or fails as a whole, by the first thing that is wrong."""
+    """Alter users as Kafka does: each user succeeds or fails as a whole, with the first error."""
     return in_turns(services.work, _altering(services, request, call))
 
 

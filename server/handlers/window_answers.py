@@ -48,8 +48,8 @@ from .repeats import repeats
 from .window_reads import WindowRead, first_message, largest_message, latest_offset, prepare
 
 CHOSEN_BYTES: Final = 4 << 20
-"""Of messages that were chosen, and are in memory until they are sent, one answer has at most so
-much, or one set."""
+"""The most bytes of selected messages in one answer, or one record set: they are held in memory
+until they are sent."""
 
 _FIRST_VERSION_WITH_MAX_BYTES: Final = 3
 
@@ -63,7 +63,7 @@ def names_windows(services: Services, topics: Sequence[Any]) -> bool:
 
 
 def _split(services: Services, request: Any) -> tuple[list[tuple[Any, WindowName]], Any]:
-    """The window topics of a request, and a request for the other topics."""
+    """Split a request: return its window topics, and a request for the other topics."""
     windows, others = [], []
     for topic in request.topics:
         window = find_window(services.directory.topics(), topic.name)
@@ -75,7 +75,7 @@ def _split(services: Services, request: Any) -> tuple[list[tuple[Any, WindowName
 
 
 async def _outcome(services: Services, handle_many: HandlerOfMany, version: int, body: Any) -> Any:
-    """The answer to a request for topics that are stored."""
+    """Return the answer to a request for stored topics."""
     (outcome,) = handle_many(services, version, (body,))
     while isinstance(outcome, PendingAnswer):
         await outcome.ready
@@ -91,7 +91,7 @@ async def _outcome(services: Services, handle_many: HandlerOfMany, version: int,
 def list_offsets(
     services: Services, request: ListOffsetsRequest, version: int, others: HandlerOfMany
 ) -> PendingAnswer:
-    """The answer to a request that names windows; `others` answers for the other topics."""
+    """Answer a request that names windows; `others` answers for the other topics."""
     task = services.work.start(_listed(services, request, version, others))
     return PendingAnswer(task, task.result)
 
@@ -196,8 +196,8 @@ def fetch(
     *,
     newest_magic: int,
 ) -> PendingAnswer:
-    """The answer to a fetch that names windows; `others` answers for the other topics, and the
-    client knows no later format of messages than `newest_magic`."""
+    """Answer a fetch that names windows. `others` answers for the other topics; the client knows
+    message formats up to `newest_magic`."""
     fetching = _WindowFetch(services, request, version, others, newest_magic)
     task = services.work.start(fetching.answer())
 
@@ -226,7 +226,7 @@ class _HurriedTask(Wait):
 
 
 class _WindowPart:
-    """One partition of a window that a fetch asks for."""
+    """A partition of a window topic in a fetch."""
 
     def __init__(self, topic: str, window: WindowName, wanted: FetchPartition, number: int) -> None:
         self.topic = topic
@@ -240,8 +240,8 @@ class _WindowPart:
 
 
 class _WindowFetch:
-    """A fetch that names windows: searched in turns until there is enough, the end of each log is
-    reached, or the time is over; then it waits for what is appended."""
+    """A fetch that names windows. It searches in turns until there are enough messages, the end of
+    each log is reached, or the time is over; then it waits for appends."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Who leads and where, in the answers to clients."""
+"""The leader and the brokers' addresses, in answers to clients."""
 
 from typing import Any, Final
 
@@ -18,13 +18,13 @@ from .replica_fetcher import ReplicaFetcher
 from .replica_states import ReplicaStates
 
 NO_LEADER = -1
-"""The id of a leader where there is none."""
+"""The leader id in an answer if no leader is known."""
 
 _PARTITIONS_AT_ONCE: Final = 200
 
 
 class BrokerAddresses:
-    """Puts into answers what a broker knows of the others."""
+    """Puts into answers what this broker knows of the other brokers."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class BrokerAddresses:
         self._states = states
 
     def metadata(self, response: MetadataResponse, call: Call) -> Pieces[MetadataResponse]:
-        """The answer of a single broker, made that of a cluster member."""
+        """Turn a single broker's metadata answer into the answer of a cluster member."""
         member = self._member
         me, leader = member.broker_id, self._leader_id()
         addresses = self._all(call)
@@ -68,7 +68,7 @@ class BrokerAddresses:
         return response
 
     def brokers(self, response: DescribeClusterResponse, call: Call) -> DescribeClusterResponse:
-        """As `metadata`, of an answer without topics."""
+        """As `metadata`, for an answer without topics."""
         response.brokers = [
             DescribeClusterBroker(broker_id=broker_id, host=host, port=port)
             for broker_id, (host, port) in sorted(self._all(call).items())
@@ -77,7 +77,8 @@ class BrokerAddresses:
         return response
 
     def coordinator(self, call: Call) -> FindCoordinatorResponse:
-        """Where groups are looked after: at the leader. Raises `CoordinatorNotAvailable`."""
+        """Answer with the coordinator of all groups, the leader. Raises
+        `CoordinatorNotAvailable`."""
         leader = self._leader_id()
         place = self._others(call).get(leader)
         if place is None:
@@ -92,7 +93,8 @@ class BrokerAddresses:
         return self._fetcher.leader_id if known else NO_LEADER
 
     def _in_sync(self) -> list[int]:
-        """As far as this broker knows: a follower by its leader's word, or etcd's."""
+        """Return the ids of the in-sync replicas, as far as this broker knows; a follower knows
+        them from its leader or from etcd."""
         leader = self._member.node.leader
         if leader is not None:
             return sorted(one.broker_id for one in leader.isr.members)
@@ -104,7 +106,7 @@ class BrokerAddresses:
         return {self._member.broker_id: call.local_address, **self._others(call)}
 
     def _others(self, call: Call) -> dict[int, tuple[str, int]]:
-        """The other brokers that are there, where clients of this protocol find them."""
+        """Return the addresses of the other running brokers, for the protocol of the request."""
         member = self._member
         placed: dict[int, Any] = {}
         if member.leads:

@@ -1,7 +1,7 @@
-"""Lines of new epochs, written ahead in a thread.
+"""Writing the lines of new leader epochs ahead, in threads.
 
-A line is on stable storage before the first message of its epoch is written. That is so without
-this, too: an append writes the line if it is not there, and then the loop waits for the disk.
+A line must be on stable storage before the first message of its epoch is written. An append writes
+a missing line itself, but then the event loop waits for the disk.
 """
 
 import asyncio
@@ -17,20 +17,21 @@ from ...storage.replica.replica_log import ReplicaLog
 from .member import ClusterMember
 
 AT_ONCE: Final = 96
-"""Lines that are written in one go, for as many logs, in `THREADS` threads: syncs that come
-together cost a disk less than one after the other."""
+"""Lines that are written together, one for each log, in `THREADS` threads: concurrent syncs cost a
+disk less than syncs one after another."""
 
 THREADS: Final = 3
 
 USED_MS: Final = 600_000
-"""A new leader writes the lines of logs that were appended to within this time. The others get
-theirs with a message: an election with thousands of idle partitions syncs nothing for them."""
+"""A new leader writes lines ahead only for logs with an append within this time. Other logs get
+their line with the next message: so an election with thousands of idle partitions syncs nothing for
+them."""
 
 _Writes = Sequence[tuple[ReplicaLog, EpochWrite]]
 
 
 async def write_lines_of(member: ClusterMember, response: ReplicateResponse) -> None:
-    """Write the lines of the epochs that begin in what a leader sent, before it is appended."""
+    """Write the lines of epochs that begin in a leader's messages, before these are appended."""
     writes = []
     for part in response.parts:
         log = member.stored.logs.get(partition_of(part))
@@ -46,7 +47,7 @@ async def write_lines_of(member: ClusterMember, response: ReplicateResponse) -> 
 
 
 async def write_lines_to_lead(member: ClusterMember, epoch: int) -> None:
-    """Write the lines of an epoch in which this broker leads, before producers come."""
+    """Write the lines of the epoch in which this broker leads, before producers send messages."""
     used_since_ms = member.clock.now_ms() - USED_MS
     used = [
         log

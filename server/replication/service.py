@@ -1,4 +1,4 @@
-"""What the rest of a broker asks of replication, whether other brokers copy from it or not."""
+"""The interface of replication to the rest of a broker, single or in a cluster."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from ..requests import Call, Handler, HandlerOfMany, PendingAnswer
 
 
 class Commit:
-    """The wait of a client until all in-sync replicas have a set, or a trim."""
+    """The wait of a client until all in-sync replicas have a record set, or a trim."""
 
     __slots__ = ("_on_settled", "done", "error")
 
@@ -26,7 +26,7 @@ class Commit:
         """The error of the answer, if the outcome is not what the client asked for."""
 
     def settle(self, error: CodedError | None) -> None:
-        """The outcome is known."""
+        """End the wait, with the error if there is one."""
         self.done = True
         self.error = error
         if self._on_settled is not None:
@@ -38,7 +38,7 @@ class Replication(Protocol):
 
     @property
     def replicates(self) -> bool:
-        """Whether the broker is a cluster member. Where it is not, what concerns a single set
+        """Whether the broker is a cluster member. If not, the functions for record sets
         (`first_part` to `appended`) need not be called."""
         ...
 
@@ -49,8 +49,8 @@ class Replication(Protocol):
 
     @property
     def epoch(self) -> int:
-        """In which this broker leads; 0 for a cluster member that does not lead, -1 for a single
-        broker."""
+        """The epoch in which this broker leads; 0 for a cluster member that does not lead, -1 for a
+        single broker."""
         ...
 
     async def start(self) -> None:
@@ -64,69 +64,71 @@ class Replication(Protocol):
     # Which requests are served.
 
     def gated(self, handlers: Mapping[int, Handler]) -> Mapping[int, Handler]:
-        """Handlers that refuse requests which this broker does not serve now."""
+        """Return handlers that refuse requests which this broker does not serve now."""
         ...
 
     def gated_many(self, handlers: Mapping[int, HandlerOfMany]) -> Mapping[int, HandlerOfMany]:
-        """The same for requests that arrive together."""
+        """As `gated`, for handlers of requests that arrive together."""
         ...
 
     def rules_may_be_old(self) -> str:
-        """Why clients are not to be served by the access rules that are known here; empty where
-        they are."""
+        """Return why the access rules known here may be out of date, so that clients must not be
+        served; empty if they are not."""
         ...
 
     def leads_not(self) -> str:
-        """Why this broker does not lead, and who does; empty for the leader."""
+        """Return why this broker does not lead, and who does; empty for the leader."""
         ...
 
     def not_ready(self) -> str:
-        """Why clients had better ask another broker; empty if they need not."""
+        """Return why clients should use another broker; empty if they need not."""
         ...
 
     # Sets that producers send.
 
     def first_part(self, sizes: Sequence[int], /) -> int:
-        """How many of the sets that came together are to be appended before the others; 0 where
-        all of them are one part."""
+        """Return how many of the record sets of a produce to append before the others; 0 to append
+        all of them together. `sizes` are in bytes."""
         ...
 
     def check_append(self) -> None:
-        """Raise why nothing may be appended now, if so."""
+        """Raise a `CodedError` if this broker may not append messages now."""
         ...
 
     def begin_append(self, log: Log, acks: int, /) -> None:
-        """To be called before something is appended, behind `check_append`; raises why it may
-        not be."""
+        """Prepare an append to a log. Called after `check_append`. Raises a `CodedError` if this
+        broker may not append to the log."""
         ...
 
     def appended(self, log: Log, outcome: Appended, acks: int, /) -> Commit | None:
-        """Sets were appended, or had been before; the wait for them with `acks=all`."""
+        """Report record sets that were appended, now or by an earlier attempt. Returns the wait for
+        their commit, with `acks=all` only."""
         ...
 
     # The brokers of the cluster.
 
     def broker_ids(self) -> Collection[int]:
-        """The brokers on record; all of them have every topic."""
+        """Return the ids of the known brokers; each has a replica of every topic."""
         ...
 
     def most_in_sync(self) -> int | None:
-        """How many brokers can be in sync; `None` where it is not known."""
+        """Return how many brokers can be in sync; `None` if that is not known."""
         ...
 
     def describe(self, *, log_ends: bool = False) -> DescribeReplicasResponse:
-        """How the cluster is, as this broker knows it; without a leader with the ends of its logs,
-        where `log_ends` are wanted. Raises `InvalidRequest` for a single broker."""
+        """Describe the cluster, as far as this broker knows it. With `log_ends`, and if no leader
+        is known, the answer includes the ends of this broker's logs. Raises `InvalidRequest` for a
+        single broker."""
         ...
 
     def figures(self) -> ReplicaFigures | None:
-        """What the metrics show of replication."""
+        """Return the figures of replication for the metrics."""
         ...
 
     def replicate(self, services: Any, request: ReplicateRequest, call: Call) -> Any:
-        """Answer another broker. Raises `CodedError`."""
+        """Answer a `replicate` request of another broker. Raises `CodedError`."""
         ...
 
     def promote(self, request: PromoteRequest) -> PromoteResponse | PendingAnswer:
-        """Let a broker lead. Raises `CodedError`."""
+        """Let this broker lead, or hand over to another broker. Raises `CodedError`."""
         ...

@@ -1,5 +1,5 @@
-"""What brokers say to each other, checked where it comes in, and its messages: read where they lie
-before they are sent."""
+"""The requests and answers between brokers: they are checked when they arrive, and their messages
+are read, or located in files, before they are sent."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -26,14 +26,15 @@ from ...storage.replica.copying import Copied
 from ..network.file_sending import MAX_FILE_RANGES, MIN_FILE_RANGE_BYTES
 
 MAX_BROKER_ID: Final = 999
-"""Leader epochs are 1,000 apart, and end in the id of the broker that gave it to itself."""
+"""Largest broker id: the last three digits of a leader epoch are the id of the broker that chose
+it."""
 
 
 # At the leader: requests come in.
 
 
 def check_request(request: ReplicateRequest) -> None:
-    """Raise `InvalidRequest` for what no follower can be."""
+    """Raise `InvalidRequest` for a request that no follower can send."""
     if request.says == Says.HELLO:
         _check_hello(request)
     elif request.says in (Says.FETCH, Says.CONFIRM):
@@ -76,13 +77,14 @@ def _check_position(one: ReplicaPosition) -> None:
 
 
 class Stretches:
-    """Takes messages from where they lie: few are read, many go from their file to the socket."""
+    """Decides how messages of an answer are sent: few are read, many go from file to socket."""
 
     def __init__(self) -> None:
         self._left = MAX_FILE_RANGES
 
     def take(self, found: Slice) -> Buffer | FileRange | None:
-        """`None` where they have to be read, and that would wait for the disk."""
+        """Return the bytes, or the range of the file to send them from; `None` if they have to be
+        read and that would wait for the disk."""
         if found.size >= MIN_FILE_RANGE_BYTES and self._left:
             stretch = found.stretch()
             if stretch is not None:
@@ -92,8 +94,8 @@ class Stretches:
 
 
 def put_messages(part: ReplicatedPart, file_ranges: Stretches) -> Slice | None:
-    """Put the messages of `part.stored` where they are sent from; returns those that have to be got
-    from the disk."""
+    """Put the messages of `part.stored` into the fields that are sent. Returns the slice if it has
+    to be read from the disk first."""
     state = part.producer_state
     part.producers = _pieces(state) if isinstance(state, bytes) else []
     if part.stored is None or part.stored.data is None:
@@ -106,18 +108,18 @@ def put_messages(part: ReplicatedPart, file_ranges: Stretches) -> Slice | None:
 
 
 def read_all(parts: Iterable[tuple[ReplicatedPart, Slice]]) -> None:
-    """Read what `put_messages` returned, in any thread. Raises `OSError`."""
+    """Read the slices that `put_messages` returned, in any thread. Raises `OSError`."""
     for part, found in parts:
         part.records = found.read()
 
 
 def write_state_part(part: ReplicatedPart, state: StatePart) -> None:
-    """The opposite of `read_state_part`."""
+    """Put a part of the metadata log's stored state into an answer."""
     part.state_offset, part.state_bytes, part.state_position, part.state = state
 
 
 def _pieces(data: bytes) -> list[bytes]:
-    """What is known of producers, in pieces; nothing where it is too much."""
+    """Split the state of producers into pieces; an empty list if it is too large."""
     if len(data) > MAX_PRODUCER_STATE_PIECES * MAX_DATA_BYTES:
         return []
     return [data[at : at + MAX_DATA_BYTES] for at in range(0, len(data), MAX_DATA_BYTES)]
@@ -127,7 +129,7 @@ def _pieces(data: bytes) -> list[bytes]:
 
 
 def take_response(response: ReplicateResponse, here: Callable[[ReplicatedPart], bool]) -> None:
-    """Check what a leader said, and take the messages from it; parts that are not `here` are left
+    """Check a leader's answer, and decode its messages. Parts for which `here` is false are left
     out. Raises `InvalidRequest`."""
     if response.answers not in (
         Answers.WELCOME, Answers.REFUSAL, Answers.FETCHED, Answers.HANDED_OVER
@@ -162,7 +164,7 @@ def _is_begin(one: EpochBegin) -> bool:
 
 
 def read_state_part(part: ReplicatedPart) -> StatePart:
-    """A part of the metadata log's stored state. Raises `InvalidRequest`."""
+    """Return the part of the metadata log's stored state in an answer. Raises `InvalidRequest`."""
     numbers = (part.state_offset, part.state_bytes, part.state_position)
     if min(numbers) < 0 or max(numbers) > MAX_OFFSET:
         raise InvalidRequest(f"a part of a state at {numbers} cannot be")

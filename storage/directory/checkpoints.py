@@ -105,8 +105,8 @@ class Checkpoints:
     def __init__(
         self, files: Files, directory: Path, observe: Observer, *, watermarks: bool = False
     ) -> None:
-        """Read them; high watermarks only with `watermarks`. Files that are missing or cannot be
-        believed hold nothing."""
+        """Read the files; high watermarks only with `watermarks`. A missing or malformed file
+        counts as empty."""
         self._files = files
         self._directory = directory
         self._lock = threading.Lock()

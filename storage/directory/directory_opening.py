@@ -34,14 +34,15 @@ def open_directory(
     random: Random,
     member: bool = False,
 ) -> LogDirectory:
-    """Open the data directory, making it when it is missing.
+    """Open the data directory, creating it if it is missing.
 
-    `member` is for a cluster member: every log is opened as a follower's,
-    with its high watermark where it was last or at the log start (`Replica`), and the metadata log
-    by `LogDirectory.open_metadata`. A single broker leads its metadata log from here on.
-    Raises `StorageError` when another process holds it, when a later version wrote it, or when
-    it cannot be read and written; nothing is held then. A log that cannot be opened does not
-    raise: it answers its error to each request.
+    `member` is for a cluster member: every log is opened as a follower's, with its stored high
+    watermark or its log start (`Replica`), and the metadata log is opened later, by
+    `LogDirectory.open_metadata`. A single broker leads its metadata log from here on.
+
+    Raises `StorageError` if another process holds the directory, if a later version wrote it, or if
+    it cannot be read and written; nothing is held then. A log that cannot be opened does not raise:
+    each request for it gets the error.
     """
     path = settings.data_dir
     try:

@@ -17,7 +17,7 @@ BROKERS: Final = 0
 """Retention of a position that uses the broker's setting."""
 
 MAX_NAME_BYTES: Final = 255
-"""In UTF-8. A name is that of a job or a group; Kafka's tools stay far below this."""
+"""Longest name, in UTF-8, of a job or a group. Names in Kafka's tools are far shorter."""
 
 
 class StoredPosition(NamedTuple):
@@ -49,7 +49,7 @@ class PositionChange(NamedTuple):
     """The content of one record."""
 
     kind: str
-    """`COMMIT`, `FORGET`, `FORGET_SOME`, or `FORGET_TOPIC`, whose name is the topic's; its entries
-    say of which other topics too."""
+    """`COMMIT`, `FORGET`, `FORGET_SOME`, or `FORGET_TOPIC`: then `name` is a topic, and the entries
+    name further topics."""
     name: str
     entries: Sequence[StoredPosition]

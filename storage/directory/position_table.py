@@ -1,8 +1,8 @@
 """Positions in memory, each packed into bytes, because there may be a million of them.
 
-A position is one `bytes` object: its numbers, then its text in UTF-8. The table of its name maps
-topic and partition to it. Topic and partition are one object for all names, except those of window
-topics, of which there is no end.
+A position is one `bytes` object: its numbers, then its text in UTF-8. Each name has a dictionary
+from topic and partition to the position. All names share one key object for a partition, except for
+partitions of window topics, whose number has no limit.
 """
 
 import heapq
@@ -26,7 +26,7 @@ POSITION_BYTES: Final = 160
 """Memory for a position beside its text."""
 
 WINDOW_BYTES: Final = 128
-"""What a position in a window takes beside that, and beside the topic's name."""
+"""Additional memory for a position in a window topic, beside the topic's name."""
 
 _NUMBERS: Final = Struct(">qqqqqi")
 """Offset, timestamp, commit time, retention, time of the last use, leader epoch."""
@@ -87,7 +87,7 @@ class PositionTable:
         return copied
 
     def window_topics(self) -> set[str]:
-        """The topics with a position whose names may be those of windows."""
+        """Return the topics with a position whose names may be names of windows."""
         names = self._names.values()
         return {key[0] for held in names for key in held if SEPARATOR in key[0]}
 
@@ -177,7 +177,7 @@ def _name_bytes(name: str) -> int:
 
 
 def _key_bytes(key: Key) -> int:
-    """What the place of a position takes: nothing of its own, but in a window."""
+    """Return the memory of a position's key: 0 for a shared key; only keys in windows count."""
     return WINDOW_BYTES + len(key[0]) if SEPARATOR in key[0] else 0
 
 

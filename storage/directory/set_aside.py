@@ -1,4 +1,4 @@
-"""Data that is to make room for other data: moved into a folder of its own, never deleted.
+"""Setting data aside to make room for other data: it is moved into a new folder, never deleted.
 
 The folder lies in the data directory, because that may be a file system of its own, and is called
 `set-aside-2026-11-25T13-14-00.000Z`. Before anything is moved the file `set-aside-unfinished` names

@@ -1,5 +1,4 @@
-"""The state in memory: a stored one, and the records behind it that were read and have been taken
-in."""
+"""The state in memory: a stored state, and the later records that were read and applied to it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -41,7 +40,7 @@ class CurrentState:
 
     @property
     def limit(self) -> int:
-        """Records below it are committed, and synced on this broker."""
+        """The offset below which records are committed, and synced on this broker."""
         return min(self._log.high_watermark, self._log.flusher.synced_offset)
 
     def begin(self, snapshot: Snapshot, limit: int) -> None:
@@ -135,9 +134,9 @@ def read_records(log: Log, start: int, limit: int) -> Iterator[tuple[int, int, M
 
 
 def append_record(log: Log, record: MetadataRecord) -> int:
-    """Append a record; its offset.
+    """Append a record, and return its offset.
 
-    Raises `InvalidRequest` for one that cannot be decoded again, `StorageError`.
+    Raises `InvalidRequest` for a record that could not be decoded again, `StorageError`.
     """
     data = encode_record(record)
     try:
@@ -146,7 +145,8 @@ def append_record(log: Log, record: MetadataRecord) -> int:
         raise InvalidRequest(f"this cannot be kept in the metadata log: {error}") from error
     encoder = RecordEncoder()
     encoder.add(data, None, log.seams.clock.now_ms(), ())
-    # Where the watermark is held it waits for all brokers, and for their syncs where wanted.
+    # In a cluster the high watermark is held until the in-sync replicas have the record, and have
+    # synced it if the settings ask for that.
     log.appender.append(finish_batch(encoder), wait_for_sync=not log.watermark.held)
     return log.log_end_offset - 1
 

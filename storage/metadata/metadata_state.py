@@ -37,11 +37,11 @@ POSITIONS_IN_RECORD = 200
 
 
 class MetadataState:
-    """Topics, positions, users, rules and quotas. Equal records in equal order make equal states,
-    on every broker.
+    """Topics, positions, users, rules and quotas. The same records in the same order give the same
+    state on every broker.
 
-    A record that does not fit the state says nothing: a topic's name that is taken, a topic's id
-    that is another one's.
+    A record that does not fit the state has no effect: for example a new topic whose name is taken,
+    or a topic id that does not belong to the named topic.
     """
 
     def __init__(self) -> None:
@@ -49,8 +49,7 @@ class MetadataState:
         self.positions = PositionTable()
         self.access = AccessState()
         self.former_ids: dict[str, str] = {}
-        """The ids that topics had before they were renewed; of those that were since the state
-        that this one began with."""
+        """The former ids of topics that were renewed by records after the stored state."""
 
     def apply(self, record: MetadataRecord) -> str | None:
         """Apply a record. Return the name of the topic that it changes, if it changes one."""
@@ -65,7 +64,7 @@ class MetadataState:
             if name in self.topics:
                 return None
             if base_of(self.topics, name) != name:
-                # What was a window of another topic so far has this name from now on.
+                # The name belonged to a window of another topic until now.
                 self.positions.apply(PositionChange(FORGET_TOPIC, name, ()))
             self.topics[name] = record.entry
             return name
@@ -79,7 +78,8 @@ class MetadataState:
                 kept = [each for topic_id, each in positions if self._has(topic_id, each)]
                 change = PositionChange(COMMIT, group, kept)
             case PositionsUsed(group, used_ms):
-                # One is enough: a group's positions expire together. Same one on every broker.
+                # One position is enough, because a group's positions expire together. Sorted, so
+                # that every broker changes the same one.
                 held = sorted(each for each in self.positions.of(group) if not _kept(each))
                 used = [each._replace(used_ms=used_ms) for each in held[:1]]
                 change = PositionChange(COMMIT, group, used)

@@ -1,5 +1,5 @@
-"""The metadata log of a broker that does not run, for commands that change users, access rules and
-quotas. Before a broker's first start that makes the log."""
+"""The metadata log of a stopped broker, for commands that change users, access rules and quotas. If
+the broker was never started, the log is created."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -32,7 +32,8 @@ _OPEN_FILES: Final = 16
 def offline_metadata(
     files: Files, directory: Path, observe: Observer, *, advice: str
 ) -> Iterator[LocalMetadata]:
-    """The metadata log of a data directory, while its lock is held; closed cleanly in the end.
+    """Open the metadata log of a data directory, hold the directory's lock meanwhile, and close the
+    log cleanly at the end.
 
     `advice` says how to ask a broker instead. Raises `StorageError`, `OSError`.
     """

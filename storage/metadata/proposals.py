@@ -1,7 +1,7 @@
-"""Changes of topics as they are asked for: each becomes a record, and is made when that is applied.
+"""Requested changes of topics: each becomes a record, and is made when the record is applied.
 
-What the generators yield is work that changes nothing, or a `Proposal`: the caller waits until its
-record is applied, and reports the result.
+The generators yield work that changes nothing, or a `Proposal`: then the caller waits until the
+proposal's record is applied, and reports the result.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,13 +22,13 @@ from .records import (
 
 
 class Proposal:
-    """A record that was appended, in the place of a change's work."""
+    """An appended record, which a change yields in place of work."""
 
     def __init__(self, name: str, offset: int) -> None:
         self.name = name
-        """Of the topic."""
+        """The name of the topic."""
         self.offset = offset
-        """Of the record."""
+        """The offset of the record."""
         self.applied = False
         self.failure: Exception | None = None
 
@@ -70,7 +70,7 @@ class TopicProposals:
         *,
         validate_only: bool = False,
     ) -> Steps[TopicEntry]:
-        """Make a topic. With `validate_only` nothing is made.
+        """Create a topic. With `validate_only` nothing is created.
 
         Raises `InvalidTopic`, `TopicAlreadyExists`, `InvalidPartitions`, `InvalidConfig`,
         `PolicyViolation` for one topic too many, `StorageError`.
@@ -84,7 +84,7 @@ class TopicProposals:
     def raise_partitions(
         self, name: str, partitions: int, *, validate_only: bool = False
     ) -> Steps[TopicEntry]:
-        """Raise the number of a topic's partitions. With `validate_only` nothing is made.
+        """Raise the number of a topic's partitions. With `validate_only` nothing is changed.
 
         Raises `UnknownTopicOrPartition`, `InvalidPartitions`, `StorageError`.
         """
@@ -95,7 +95,7 @@ class TopicProposals:
         return entry
 
     def alter(self, name: str, overrides: Mapping[str, str]) -> Steps[TopicEntry]:
-        """Replace the settings of a topic; its logs go by them from then on.
+        """Replace the settings of a topic. Its logs use them once the record is applied.
 
         Raises `UnknownTopicOrPartition`, `InvalidConfig`, `StorageError`.
         """
@@ -114,7 +114,8 @@ class TopicProposals:
         return entry
 
     def _with_reserve(self, name: str, record: MetadataRecord) -> Proposal:
-        """A proposal that a full disk must not keep from being made: it is a way to make room."""
+        """Append a record with the help of the reserve: a full disk must not prevent a deletion,
+        which makes room."""
         return self._reserve.retrying(partial(self._propose, name, record))
 
     def _propose(self, name: str, record: MetadataRecord) -> Proposal:

@@ -1,4 +1,4 @@
-"""Writing a state, so that the metadata log may begin at its end."""
+"""Writing a state, so that the start of the metadata log can move to the state's end."""
 
 from collections.abc import Iterator
 
