@@ -1,11 +1,11 @@
-"""A real Apache Kafka, to test against and to measure beside: found by Maven, run by Java.
+"""Runs a real Apache Kafka for tests and comparisons: Maven fetches it, Java runs it.
 
     with apache_kafka(folder, brokers=3) as kafka:
         ...  # kafka.bootstrap; kafka.brokers[1].stop()
 
-The first use lets Maven fetch what `apache_kafka.pom.xml` names, into `build/apache-kafka`; that
-takes a minute. Later ones need no network. All brokers listen on free ports of the loopback. The
-first one leads the cluster too, so with several it is not the one to stop.
+At the first use Maven fetches the packages of `apache_kafka.pom.xml` into `build/apache-kafka`;
+that takes a minute. Later uses need no network. All brokers listen on free ports of the loopback.
+The first broker is also the controller, so in a cluster stop another one.
 """
 
 import shutil
@@ -25,13 +25,14 @@ POM: Final = Path(__file__).with_suffix(".pom.xml")
 CACHE: Final = Path(__file__).resolve().parents[1] / "build" / "apache-kafka"
 
 SMALL_JVM: Final = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""For tests: it starts in half the time, with a quarter of the memory. Not for measurements."""
+"""JVM options for tests: a start takes half the time and a quarter of the memory. Not for
+measurements."""
 
 MEASURED_JVM: Final = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC")
-"""What Kafka's own scripts give a broker, about."""
+"""JVM options for measurements; about those of Kafka's own scripts."""
 
 STARTED: Final = "Kafka Server started"
-"""In the line that a broker writes when it can serve."""
+"""Text in the log line that a broker writes when it can serve."""
 
 _PLAIN: Final = "PLAINTEXT"
 """The listener that every broker has, which the brokers use among themselves too."""
@@ -55,7 +56,7 @@ class Unavailable(Exception):
 
 
 def why_unavailable() -> str | None:
-    """What is missing for Apache Kafka to run here; `None` when nothing is."""
+    """Return what is missing to run Apache Kafka here; None if nothing is missing."""
     missing = [name for name in ("java", "mvn") if shutil.which(name) is None]
     if not missing:
         return None
@@ -66,7 +67,7 @@ def why_unavailable() -> str | None:
 
 
 def class_path() -> str:
-    """Kafka's jars and theirs, as Java takes them. Raises `Unavailable`."""
+    """Return Java's class path with Kafka's jars and their dependencies. Raises `Unavailable`."""
     return jars(POM)
 
 
@@ -161,7 +162,7 @@ class KafkaBroker:
             raise RuntimeError(f"Kafka's broker {self.node_id} did not start:\n{written}")
 
     def stop(self) -> None:
-        """Stop it as an operator does."""
+        """Stop the broker with a clean shutdown."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -199,7 +200,7 @@ class ApacheKafka:
         return ",".join(broker.address for broker in self.brokers)
 
     def at(self, listener: str) -> str:
-        """The same of another listener."""
+        """The addresses of all brokers at another listener."""
         return ",".join(broker.listeners[listener] for broker in self.brokers)
 
 

@@ -1,5 +1,5 @@
-"""The slowest answers to a fast producer, alone and beside clients that are hard work, each in a
-process of its own."""
+"""Measures the slowest answers to a fast producer: alone, and beside demanding clients, each in its
+own process."""
 
 import socket
 import subprocess
@@ -38,7 +38,7 @@ _IN_A_SET: Final = 1_000
 
 
 def slow_client(address: str) -> None:
-    """Connections that ask for 8 MiB each and read a few bytes at a time, and one that sends a
+    """Run connections that fetch 8 MiB each and read a few bytes at a time, and one that sends a
     request byte by byte."""
     wanted = encoded(fetch(TOPIC, (0, 0), partition_max_bytes=MIB)) * 8
     trickled = encoded(produce(TOPIC, bytes(1000), acks=1))
@@ -106,7 +106,7 @@ BULK: Final = "bulk_producer"
 
 def _connected(address: str) -> socket.socket:
     connected = socket.socket()
-    # Little room, so that it is the broker that has to hold what is not read.
+    # A small receive buffer, so that the broker has to hold the unread answers.
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 << 10)
     connected.connect(split_address(address))
     return connected

@@ -1,4 +1,4 @@
-"""Brokers to measure, each in a process of its own, and what they are filled with."""
+"""Brokers to measure, each in its own process, and message sets to fill them."""
 
 import os
 import re
@@ -26,29 +26,29 @@ RETENTION_LIMIT: Final = {
     "file_delete_delay_ms": 0,
     "retention_ms": -1,
 }
-"""Topic settings with which old segments go as new ones come: what is written stays in memory
-that is already there."""
+"""Topic settings with which retention removes old segments as new ones are written, so that writes
+reuse memory."""
 
 ONE_TURN_BYTES: Final = 320 * MIB
-"""After so much, such a topic is at its limit."""
+"""Bytes after which such a topic is at its retention limit."""
 
 ENTRY_BYTES: Final = 34
-"""What a stored message takes beside its value."""
+"""Bytes of a stored message besides its value."""
 
 _OVERHEAD_BYTES: Final = {100: 9, 1024: 11}
-"""What a record of a batch takes beside a value of that size, about."""
+"""Approximate bytes of a record in a batch besides its value."""
 
 _SPREAD_MS: Final = 500
 
 _IDLE_WITHIN_SECONDS: Final = 30
 _IDLE_SECONDS: Final = 0.5
 _IDLE_SHARE: Final = 0.05
-"""A broker is idle that uses less of a processor than this for so long."""
+"""A broker counts as idle if it uses less than this share of a processor for this long."""
 
 
 @contextmanager
 def data_folder() -> Iterator[Path]:
-    """A data directory that is not there yet, in the system's temporary folder; removed after."""
+    """Provide the path of a new data directory in the temporary folder; remove it at the end."""
     with TemporaryDirectory(prefix="horolog-bench-") as folder:
         yield Path(folder) / "data"
 
@@ -70,7 +70,7 @@ def broker(
 
 
 def kernel_choice() -> dict[str, str]:
-    """The setting of compiled code of this process, for its brokers: they get no other setting."""
+    """Return an environment for brokers with only this process's `HOROLOG_KERNEL`, if it is set."""
     return {name: text for name, text in os.environ.items() if name == VARIABLE}
 
 
@@ -101,12 +101,12 @@ def _records(value_bytes: int, count: int) -> list[NewRecord]:
 
 
 def echo_request() -> bytes:
-    """The smallest request: its round trip is part of every other figure."""
+    """Send the smallest request; its round trip is part of every other figure."""
     return encoded(ApiVersionsRequest())
 
 
 def resident_bytes(server: ServerProcess) -> int:
-    """Resident memory of a broker now."""
+    """Return the present resident memory of a broker in bytes."""
     return process_bytes(server.process.pid)
 
 

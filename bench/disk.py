@@ -1,5 +1,5 @@
-"""Beside the disk: how fast a log grows, next to plain files of the same sets; 64 producers that
-wait for the disk, next to one loop that writes and syncs."""
+"""Compares the broker with the disk: the growth of a log with plain files of the same sets, and 64
+producers that wait for syncs with one loop that writes and syncs."""
 
 import os
 import selectors
@@ -70,7 +70,7 @@ def durable_acks(
 def produce_each(
     producers: list[RawClient], request: bytes, least_seconds: float
 ) -> tuple[list[float], float]:
-    """Seconds that each request took, and all of them together."""
+    """Return the seconds of each request, and of all together."""
     times: list[float] = []
     began = time.perf_counter()
     until = began + least_seconds
@@ -93,7 +93,7 @@ def produce_each(
 
 
 def sync_each(descriptor: int, data: bytes, least_seconds: float) -> tuple[list[float], float]:
-    """Seconds that each write with its sync took, and all of them together."""
+    """Return the seconds of each write with its sync, and of all together."""
     times: list[float] = []
     began = ended = time.perf_counter()
     while ended < began + least_seconds:

@@ -1,5 +1,5 @@
-"""What a measurement yields, and the result of several rounds of it; measuring by name, with
-figures printed as they come and written to a file in the end."""
+"""Figures that measurements yield, and helpers to measure in rounds. Also measures figures by name,
+prints them as they come and writes them to a file at the end."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from ..protocol.records.kernel import FORM
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured value in a base unit, perhaps beside another one of the same run."""
+    """A measured value in a base unit, perhaps with a value of the same run to compare with."""
 
     name: str
     value: float
@@ -25,18 +25,18 @@ class Figure:
 
     @property
     def row(self) -> str:
-        """As it is printed."""
+        """The figure as it is printed."""
         beside = f"  {self.ratio:.2f} x {self.beside}" if self.ratio else ""
         return f"{self.name:<28} {self.value:>18,.6g} {self.unit}{beside}"
 
 
 @dataclass(frozen=True, slots=True)
 class BoundedFigure(Figure):
-    """A value that may not be above a limit."""
+    """A figure whose value may not exceed a limit."""
 
     limit: float = math.inf
     note: str = ""
-    """What it is of."""
+    """Text printed behind the figure: what was measured, for example the request."""
 
     @property
     def row(self) -> str:
@@ -49,7 +49,8 @@ class BoundedFigure(Figure):
 
 
 def quantile(values: Iterable[float], share: float) -> float:
-    """The smallest of `values` that at least `share` of them do not exceed."""
+    """Return the quantile `share` of `values`: the smallest value that at least this share does not
+    exceed."""
     ordered = sorted(values)
     return ordered[max(math.ceil(share * len(ordered)) - 1, 0)]
 
@@ -81,8 +82,8 @@ def rate_beside(
     rounds: int,
     seconds: float,
 ) -> Figure:
-    """What the second of two works gets done, beside the first: in turns, so that what else the
-    machine does meets both alike."""
+    """Measure two works in turns, so that other load on the machine affects both alike; the result
+    is that of the second, beside the first."""
     first: list[float] = []
     second: list[float] = []
     pairs = list(zip(works, (first, second), strict=True))

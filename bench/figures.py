@@ -24,7 +24,7 @@ _KIB: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Figures that are taken together."""
+    """Figures that are measured together."""
 
     names: tuple[str, ...]
     measure: Callable[[], Iterator[Figure]]

@@ -1,4 +1,4 @@
-"""The brokers that `make bench-kafka` measures side by side, and one way to talk to each.
+"""The brokers that `make bench-kafka` measures side by side, behind one interface.
 
 Horolog is there twice, as two topics of one broker: `written` answers when messages are in the log,
 which is what Kafka does and is compared; `fsync` when they are on the disk.
@@ -39,7 +39,7 @@ _ALL: Final = -1
 
 @dataclass(slots=True)
 class Side:
-    """A broker, or one way of it to answer."""
+    """A broker to measure, or a broker with another durability of its answers."""
 
     name: str
     address: str
@@ -54,7 +54,7 @@ class Side:
         return process_bytes(self.process_id)
 
     def topic(self, what: str, **settings: object) -> str:
-        """Make a topic, and wait until it can be written to; its name is the answer."""
+        """Make a topic, wait until it can be written to, and return its name."""
         name = f"{what}-{self.name}"
         if self.name != KAFKA:
             settings["acks_all_durability"] = self.name
@@ -65,7 +65,7 @@ class Side:
         return name
 
     def wait_for(self, topic: str) -> None:
-        """Wait until a topic can be used: Kafka's have no leader yet when it has made them."""
+        """Wait until a topic can be used: a new topic of Kafka has no leader at first."""
         ended = time.monotonic() + _READY_SECONDS
         while True:
             try:
@@ -79,7 +79,8 @@ class Side:
         return encoded(body, encoding=kafka)
 
     def produce(self, topic: str, data: bytes) -> bytes:
-        """A request that is answered when all is safe, as this side understands it."""
+        """Return a produce request that is answered once the messages are safe, as this side
+        defines that."""
         return self.request(produce(topic, data, acks=_ALL))
 
     def end(self, topic: str) -> int:
@@ -96,7 +97,7 @@ class Side:
 
 
 def bounded() -> dict[str, Any]:
-    """Settings of a topic that keeps no more than stays in memory; for both brokers."""
+    """Return topic settings, for both brokers, that keep no more data than fits in memory."""
     names = ("segment_bytes", "retention_bytes")
     return {name: RETENTION_LIMIT[name] for name in names}
 
@@ -112,7 +113,7 @@ def check_answer(frame: memoryview, api: Any = PRODUCE) -> Any:
 
 
 def found_offset(frame: memoryview | bytes) -> int:
-    """The offset that a search answers."""
+    """Return the offset in the answer to a search by time."""
     _, body = kafka.open_response(frame)
     version = LIST_OFFSETS.last_version(native=False)
     return int(result(kafka.decode_response(LIST_OFFSETS.response, version, body)).offset)
@@ -120,7 +121,7 @@ def found_offset(frame: memoryview | bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What is measured in turns, and how long each took to start."""
+    """The sides that are measured in turns, and how long each took to start."""
 
     kafka: Side
     written: Side
@@ -174,7 +175,7 @@ def _start_seconds(folder: Path) -> float:
 
 
 def _restarted(peer: KafkaBroker) -> float:
-    """As `_start_seconds`, of Kafka on a directory that it has used."""
+    """Like `_start_seconds`, for Kafka on a directory that it has used before."""
     peer.stop()
     began = time.perf_counter()
     peer.start()

@@ -23,7 +23,7 @@ NOW_MS = 1_479_144_272_509
 SET_BYTES = 64 << 10
 TRIES = 30
 TRY_SECONDS = 0.002
-"""Each try repeats its work for about so long."""
+"""About how long a try repeats its work."""
 
 Work = Callable[[], object]
 
@@ -91,7 +91,7 @@ def _records(value_bytes: int, count: int, apart_ms: int) -> list[NewRecord]:
 
 
 def _walk(value_bytes: int, count: int, apart_ms: int) -> OfForm:
-    """As for an append: CRC, times, latencies, index marks, offsets assigned."""
+    """Walk over a set as for an append: CRC, times, latencies, index marks, assigned offsets."""
     data = build_set(_records(value_bytes, count, apart_ms))
 
     def run(module: ModuleType) -> object:
@@ -109,7 +109,7 @@ def _walk(value_bytes: int, count: int, apart_ms: int) -> OfForm:
 
 
 def _take(value_bytes: int, count: int, magic: int) -> OfForm:
-    """As a broker admits a set that it stores as it was sent: all that it does per message. The
+    """Admit a set that is stored as sent, with all the work that a broker does per message. The
     Python form has no fast path."""
     data = build_set(_records(value_bytes, count, 0), magic=magic)
 
@@ -227,7 +227,7 @@ def _to_messages(value_bytes: int, count: int) -> OfForm:
 
 
 def _best(works: list[Work], tries: int) -> list[float]:
-    """Nanoseconds of one call of each."""
+    """Return the nanoseconds of one call of each work."""
     repeats = [max(int(TRY_SECONDS * 1e9 / max(_timed(work, 1), 1)), 1) for work in works]
     best = [float("inf")] * len(works)
     for _ in range(tries):

@@ -1,5 +1,5 @@
-"""Messages a second into topics at their retention limit, and what counting the latency of every
-message takes of the time; bytes a second out of a log that is in memory."""
+"""Measures produce rates into topics at their retention limit, the cost of counting the latency of
+every message, and fetch rates from a log in memory."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ _SET_BYTES: Final = 64 << 10
 _WINDOW_MS: Final = 60_000
 
 _SETS: Final = 64
-"""As many are added up for one figure, because not each takes the same time."""
+"""Number of additions measured for one figure, because their times differ."""
 _IN_FLIGHT: Final = 8
 _ROUNDS: Final = 7
 _SECONDS: Final = 0.4
@@ -41,7 +41,7 @@ class Filling:
     def __init__(
         self, client: RawClient, topic: str, data: bytes, count: int, encoding: Encoding = native
     ) -> None:
-        """The set has `count` messages. `client` speaks `encoding`."""
+        """`count` is the number of messages in the set; `client` uses `encoding`."""
         self._client = client
         self._topic = topic
         self._count = count
@@ -50,7 +50,7 @@ class Filling:
         client.call(create_topic(topic, **RETENTION_LIMIT))
 
     def send(self, times: int = 64) -> int:
-        """Send the set so many times, wait for the answers; how many messages that are."""
+        """Send the set several times, wait for the answers, and return the number of messages."""
         self._client.pipeline(self._request, 1, times, _IN_FLIGHT)
         self._sent += times * self._count
         return times * self._count

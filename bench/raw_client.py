@@ -1,4 +1,4 @@
-"""A blocking client that does as little as may be: what is measured is the broker.
+"""A blocking client that does as little as possible, so that the broker is what is measured.
 
 Requests are bytes made beforehand. Every answer's head is checked; what a whole run has appended
 is checked by the log's end offset (`check_end`), and answers of interest are decoded.
@@ -20,7 +20,7 @@ from ..testing.requests import list_offsets, result, results
 _LENGTH_BYTES = 4
 _read_length = Struct(">I").unpack_from
 _BUFFER_BYTES = 4 << 20
-"""At first: an answer that needs more gets more."""
+"""Initial size of the receive buffer; a larger answer makes the buffer grow."""
 _RECEIVE_BYTES = 64 << 10
 _GOOD_HEADS = {native.NAME: b"\x93\x01\x00", kafka.NAME: b"\x00\x00\x00\x01"}
 """How an answer begins: an array of three, correlation id 1, error code 0; in Kafka's encoding
@@ -30,7 +30,7 @@ _LATEST = -1
 
 
 class RefusedRequest(RuntimeError):
-    """The broker answered with an error: the figure would be worth nothing."""
+    """The broker answered with an error, so the measurement is void."""
 
 
 class RawClient:
@@ -50,7 +50,7 @@ class RawClient:
         self._view = memoryview(self._buffer)
         self._begin = self._end = 0
         self._repeated: tuple[bytes, int, memoryview] = b"", 0, memoryview(b"")
-        """What was sent last by `pipeline`, its window, and both multiplied."""
+        """Cache of `pipeline`: the frames sent last, the window, and the frames repeated."""
 
     def close(self) -> None:
         self._socket.close()
@@ -93,7 +93,7 @@ class RawClient:
             answered += self._answers(each - answered % each if each > 1 else window)
 
     def _answers(self, most: int) -> int:
-        """Take the answers that have come, one at least and up to so many; how many they are."""
+        """Read the answers that have come, at least one, up to a limit; return their number."""
         self.answer()
         count, buffer, end, good_head = 1, self._buffer, self._end, self._good_head
         begin = self._begin
@@ -110,7 +110,7 @@ class RawClient:
         return count
 
     def answer(self) -> memoryview:
-        """The next answer's frame, without its length; good until the next one is read."""
+        """Return the next answer's frame without its length; valid until the next one is read."""
         self._receive(_LENGTH_BYTES)
         begin = self._begin + _LENGTH_BYTES
         length = int.from_bytes(self._buffer[self._begin : begin], "big")

@@ -1,4 +1,4 @@
-"""A data source that has its rows ready: what Spark itself takes to get rows out of Python."""
+"""A data source whose rows are ready, to measure Spark's own cost of getting rows from Python."""
 
 from collections.abc import Iterator
 
@@ -16,8 +16,8 @@ _TIME_US = 1_479_144_272_509_000
 
 
 class Prebuilt(DataSource):
-    """`rows` rows in each of `tasks` tasks, as the source `horolog` lays them out: the same batch
-    again and again."""
+    """Source with `rows` rows in each of `tasks` tasks, in the columns of the source `horolog`: the
+    same batch is returned again and again."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,5 +1,5 @@
-"""Starts: time to the ready line, and memory, of brokers with nothing and with 3,500 partitions;
-how fast a start reads what an unclean stop left."""
+"""Measures starts of brokers without data and with 3,500 partitions: time to the ready line, and
+memory. Also measures the speed of recovery after an unclean stop."""
 
 import json
 import re
@@ -99,7 +99,7 @@ def _fill(data: Path) -> None:
 
 
 def _stop(server: ServerProcess) -> None:
-    """A clean stop, which may have a lot to sync, however long the disk takes."""
+    """Stop a broker cleanly, and wait as long as its syncs take."""
     server.process.terminate()
     if server.process.wait() != 0:
         raise RefusedRequest(f"the stop was not clean: {server.log.read_text()}")
@@ -127,7 +127,7 @@ def recovery() -> Iterator[Figure]:
 
 
 def _recovered(server: ServerProcess) -> dict[str, Any]:
-    """What the broker says of its recovery; it is written a moment after the ready line."""
+    """Return the broker's log event about its recovery, written a moment after the ready line."""
     while True:
         for line in server.log.read_text().splitlines():
             event: dict[str, Any] = json.loads(line)

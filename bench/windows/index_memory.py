@@ -32,7 +32,7 @@ _SEGMENT_BYTES: Final = 1 << 30
 _SEARCHES: Final = 1_000
 _INTERVAL: Final = 4096
 _MESSAGES: Final = 32
-"""Of one interval: they fill it."""
+"""Number of messages that fill one interval of the offset index."""
 _A_TIME_ENTRY: Final = 16
 """Intervals between two entries of the time index."""
 _FIRST_MS: Final = 1_479_144_272_509
@@ -42,7 +42,7 @@ _RETENTION_SECONDS: Final = 120
 def index_memory(
     *, segments: int = _SEGMENTS, segment_bytes: int = _SEGMENT_BYTES
 ) -> Iterator[Figure]:
-    """Resident memory of such a broker."""
+    """Measure the resident memory of the broker that the module describes."""
     with data_folder() as data:
         with broker(data=data) as (server, client):
             room = (segments - 1) * segment_bytes

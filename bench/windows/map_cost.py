@@ -21,12 +21,12 @@ from ..raw_client import RefusedRequest
 
 _SET_BYTES: Final = 64 << 10
 _MESSAGES: Final = 490
-"""Of 100 bytes, in a set of 64 KiB."""
+"""Number of messages of 100 bytes in a set of 64 KiB."""
 _ROUNDS: Final = 11
 _SETS: Final = 256
-"""As many are added for one figure, because not each ends a block or is written."""
+"""Number of sets added for one figure; several, because not every set ends a block of the map."""
 _NAMES: Final = {"time_map_cost": 0, "time_map_cost_jitter": 600_000}
-"""Up to so many milliseconds a message is early or late."""
+"""Figures -> by how many milliseconds a message may be early or late."""
 
 
 def time_map_cost(*, rounds: int = _ROUNDS) -> Iterator[Figure]:

@@ -62,14 +62,14 @@ Times = Iterator[int]
 
 
 class FirstLooks(NamedTuple):
-    """Seconds."""
+    """Seconds of looking for the segment of a window."""
 
     at_first: float
-    """The very first one: the ranges of all segments are put in order for it."""
+    """The first look, which sorts the time ranges of all segments."""
     after_roll: float
-    """The next ones, each after a segment was added: the median."""
+    """Median of looks that each follow a roll, which adds a segment."""
     after_removal: float
-    """And each after one was deleted."""
+    """Median of looks that each follow the removal of a segment."""
 
 
 def first_looks(segments: int = SEGMENTS) -> FirstLooks:

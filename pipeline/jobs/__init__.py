@@ -1,4 +1,4 @@
-"""The jobs of the pipeline, one a module: functions that need a broker, and where it says so Spark.
+"""The jobs of the pipeline, one per module. Each needs a broker, and some need Spark.
 
-Nothing here imports Spark before a job that needs it runs.
+Spark is imported only when a job that needs it runs.
 """

@@ -1,8 +1,8 @@
-"""Loading what is in files or in a database into a topic, with the times that it has there.
+"""Loads rows of files or a database into a topic, each with its own time.
 
-Whether the topic will take the data, and keep it, is asked before the loading. Rows go to the
-partition that a Kafka client would choose by their key, and each partition gets its own in the
-order of their times, from one task, so that a search by time in the topic is quick.
+Before loading, `preflight` checks whether the topic would accept the rows and keep them. A row goes
+to the partition that a Kafka client would choose by its key. One task writes each partition, in
+the order of times, so that a search by time in the topic is quick.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,34 +24,34 @@ _DIFFERENCE_NAMES: Final = (
     "max.message.time.difference.ms",
     "message.timestamp.difference.max.ms",
 )
-"""One setting: its name here, and Kafka's."""
+"""The two names of one setting: Horolog's and Kafka's."""
 
 _DELETE: Final = "delete"
 _COMPACT: Final = "compact"
-"""In `cleanup.policy`."""
+"""Values in `cleanup.policy`."""
 
 _MANY_SEGMENTS: Final = 1000
-"""More segments than this in a partition are worth a word: each has three or four files."""
+"""Segments in a partition above which there is a warning: each has three or four files."""
 
 _MESSAGE_OVERHEAD: Final = 100
-"""Bytes around key and value, generously: a message is stored with its length, time and offset."""
+"""Upper estimate of the bytes that a stored message takes besides key and value."""
 
 FORMATS: Final = ("parquet", "csv", "json", "orc", "jdbc")
 
 
 @dataclass(frozen=True, slots=True)
 class DataFacts:
-    """What was found out about the rows that are to be loaded."""
+    """Statistics of the rows to load."""
 
     rows: int
     first_ms: int | None
-    """Smallest time; None when no row has one."""
+    """Smallest time; None if no row has one."""
     last_ms: int | None
     without_time: int
     largest_bytes: int
-    """Key and value of the largest row together."""
+    """Size of key and value of the largest row."""
     total_bytes: int
-    """All keys and values."""
+    """Size of all keys and values."""
     without_value: int = 0
     without_key: int = 0
 
@@ -66,20 +66,20 @@ class FindingLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PreflightFinding:
-    """Something about the topic that does not go with the data."""
+    """A conflict between the topic and the data."""
 
     level: FindingLevel
     text: str
     fix: str
-    """A command, or what to change; empty when there is nothing to do."""
+    """A command, or what to change; empty if there is nothing to do."""
 
 
 def preflight(
     server: str | Servers, topic: str, facts: DataFacts, *, clock: Clock | None = None
 ) -> list[PreflightFinding]:
-    """What keeps `topic` from taking these rows with their times, and from keeping them.
+    """Find out why `topic` would refuse these rows, or would not keep them.
 
-    Loading is safe when no finding is `REFUSED`. Raises ConnectionFailed.
+    Loading is safe if no finding is `REFUSED`. Raises ConnectionFailed.
     """
     now_ms = (clock or SystemClock()).now_ms()
     with Admin(server) as admin:
@@ -93,7 +93,7 @@ def preflight(
 def judge(
     topic: str, settings: Mapping[str, TopicSetting], facts: DataFacts, now_ms: int
 ) -> Iterator[PreflightFinding]:
-    """The findings, from the topic's settings in force."""
+    """Yield the findings, from the topic's effective settings."""
     topic_settings = _Settings(topic, settings)
     if facts.without_value:
         yield PreflightFinding(
@@ -117,7 +117,7 @@ def judge(
 
 
 class _Settings:
-    """A topic's settings as numbers, and the command that changes one."""
+    """Reads a topic's settings as texts and numbers, and writes the command that changes one."""
 
     def __init__(self, topic: str, settings: Mapping[str, TopicSetting]) -> None:
         self._topic = topic
@@ -193,7 +193,7 @@ def _about_times(settings: _Settings, facts: DataFacts, now_ms: int) -> Iterator
 
 
 def _allowed(settings: _Settings, direction: str) -> tuple[str, int]:
-    """The setting that bounds times in this direction, and its value."""
+    """Return the setting that limits timestamps before or after now, and its value in ms."""
     own = f"message.timestamp.{direction}.max.ms"
     if settings.is_set(own):
         return own, settings.number(own, INT64_MAX)
@@ -251,30 +251,30 @@ def _about_sizes(settings: _Settings, facts: DataFacts) -> Iterator[PreflightFin
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """SQL expressions over the columns of the input; None takes the column of that name where
-    there is one."""
+    """SQL expressions over the columns of the input for the fields of messages; None uses the input
+    column with the name of the field, if there is one."""
 
     value: str | None = None
     """Text or binary; without such a column, the whole row as JSON."""
     key: str | None = None
     """Text or binary; without such a column rows have no key."""
     timestamp: str | None = None
-    """A timestamp, a date, text that Spark takes for one, or a number of epoch milliseconds."""
+    """A timestamp, a date, text that Spark can convert to one, or epoch milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """End of each partition of a topic."""
+    """Log end of each partition of a topic."""
 
     offsets: tuple[int, ...]
 
     def since(self, before: "Ends") -> int:
-        """How many messages were appended since."""
+        """Number of messages appended since `before`."""
         return sum(self.offsets) - sum(before.offsets)
 
 
 def topic_ends(server: str | Servers, topic: str) -> Ends:
-    """Where the partitions end now. Raises UnknownTopicOrPartition, ConnectionFailed."""
+    """Return the present log ends. Raises UnknownTopicOrPartition, ConnectionFailed."""
     with Admin(server) as admin:
         partitions = range(admin.partition_count(topic))
         found = (admin.list_offsets(topic, one, [LATEST])[0].offset or 0 for one in partitions)
@@ -284,7 +284,7 @@ def topic_ends(server: str | Servers, topic: str) -> Ends:
 def read_input(
     spark: SparkSession, path: str | None, kind: str, options: Mapping[str, str]
 ) -> DataFrame:
-    """The rows of files, or of a table (`kind` jdbc, with Spark's options for it and no path)."""
+    """Read rows of files, or of a table (`kind` jdbc, with Spark's options for it and no path)."""
     reader = spark.read.format(kind)
     if kind == "csv":
         reader = reader.options(header="true", inferSchema="false")
@@ -293,9 +293,9 @@ def read_input(
 
 
 def messages(rows: DataFrame, mapped: Mapped, partitions: int) -> DataFrame:
-    """The rows as `key`, `value`, `timestamp` and `partition` of messages.
+    """Convert rows to messages with the columns `key`, `value`, `timestamp` and `partition`.
 
-    Raises ValueError when there is nothing to take the time from.
+    Raises ValueError if there is neither an expression nor a column for the time.
     """
     from pyspark.sql import functions as sf
 
@@ -322,7 +322,7 @@ def messages(rows: DataFrame, mapped: Mapped, partitions: int) -> DataFrame:
 
 
 def facts_of(rows: DataFrame) -> DataFacts:
-    """What `preflight` wants to know of messages; one pass over them."""
+    """Compute the statistics that `preflight` needs, in one pass over the messages."""
     from pyspark.sql import functions as sf
 
     size = sf.coalesce(sf.octet_length("key"), sf.lit(0)) + sf.coalesce(
@@ -353,11 +353,11 @@ def facts_of(rows: DataFrame) -> DataFacts:
 def load(
     rows: DataFrame, server: str | Servers, topic: str, partitions: int, job_id: str | None = None
 ) -> None:
-    """Append messages to a topic with this many partitions, each partition's in order of time.
+    """Append messages to a topic with this many partitions, in order of time in each partition.
 
-    A task that fails is run again, and what it had appended already is not appended twice. With a
-    `job_id` that holds for the whole job too: the same rows under the same id, within
-    `producer.id.expiration.ms`, are appended once.
+    If a failed task runs again, messages that it had appended are not appended twice. With a
+    `job_id` the same is true of the whole job: the same rows under the same id are appended once,
+    within `producer.id.expiration.ms`.
     """
     from ..connecting import connection_options
 
@@ -381,7 +381,7 @@ def _chosen(rows: DataFrame, expression: str | None, name: str) -> Column | None
 
 
 def _as_bytes(rows: DataFrame, name: str) -> Column:
-    """Bytes as they are, what has parts as JSON, all else as text."""
+    """Convert a column to bytes: binary unchanged, structured types as JSON, others as text."""
     from pyspark.sql import functions as sf
     from pyspark.sql.types import ArrayType, BinaryType, MapType, StructType
 
@@ -402,15 +402,15 @@ def _as_timestamp(rows: DataFrame) -> Column:
     if isinstance(kind, IntegralType):
         return sf.timestamp_millis(time)
     if isinstance(kind, StringType):
-        # Exported numbers are text; everything else is a date and time.
+        # Text of 11 to 14 digits is epoch milliseconds; other text is a date and time.
         digits = sf.when(time.rlike(r"^\d{11,14}$"), sf.timestamp_millis(time.try_cast("bigint")))
         return sf.coalesce(digits, time.cast("timestamp"))
     return time.cast("timestamp")
 
 
 def _partition(partitions: int) -> Column:
-    """As Kafka's clients choose it by the key; without one, by time and value, so that a task that
-    is run again chooses alike."""
+    """Return the partition as Kafka's clients choose it by the key. Rows without a key get one by
+    time and value, so that a task that runs again makes the same choice."""
     from pyspark.sql import functions as sf
 
     without_key = sf.pmod(sf.xxhash64("timestamp", "value"), sf.lit(partitions)).cast("int")
@@ -418,7 +418,7 @@ def _partition(partitions: int) -> Column:
 
 
 def partitions_of(partitions: int) -> Callable[..., Column]:
-    """A function of Spark from a binary column to the partition, of so many; null from null."""
+    """Make a Spark function from a binary key column to the partition number; null for null."""
     import pyarrow as pa
     from pyspark.sql.pandas.functions import arrow_udf
 
@@ -431,8 +431,8 @@ def partitions_of(partitions: int) -> Callable[..., Column]:
 
 
 def choose_partitions(keys: Any, partitions: int) -> Any:
-    """An Arrow array of int32 for one of binary; each key is hashed once, however often it is
-    there."""
+    """Return the partitions (Arrow int32) for keys (Arrow binary); each distinct key is hashed
+    once."""
     import pyarrow as pa
 
     encoded = keys.dictionary_encode()

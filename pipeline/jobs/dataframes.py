@@ -1,4 +1,5 @@
-"""What a plan says, as a DataFrame; and what is said of times in every zone alike."""
+"""DataFrames with the messages of plans, and column expressions that do not depend on the session's
+time zone."""
 
 from collections.abc import Sequence
 
@@ -10,10 +11,11 @@ from .ranges import BY_TIMESTAMP, ReadPlan, offsets_json
 def read_plans(
     spark: SparkSession, plans: Sequence[ReadPlan], schema: str | None = None
 ) -> DataFrame:
-    """The messages whose times are those of these plans, which are of one server.
+    """Read the messages of plans whose timestamps are in the plans' windows. All plans are of one
+    server.
 
-    `schema` names the columns, else all but headers and append times. The session must know the
-    format `horolog`.
+    `schema` names the columns; by default all but headers and append times are read. The session
+    must have the format `horolog`.
     """
     from pyspark.sql import functions as sf
 
@@ -37,8 +39,8 @@ def read_plans(
 def read_ranges(
     spark: SparkSession, plans: Sequence[ReadPlan], schema: str | None = None
 ) -> DataFrame:
-    """All that is at the offsets of these plans, also messages of other times in between; else as
-    `read_plans`."""
+    """Like `read_plans`, but read all messages in the plans' ranges of offsets, whatever their
+    times."""
     from ..connecting import connection_options
 
     ranges = [one for plan in plans for one in plan.ranges]
@@ -72,8 +74,8 @@ def between(time: Column, from_ms: int | None, to_ms: int | None) -> Column:
 
 
 def identity_of(expression: str | None) -> Column:
-    """Text that is equal for copies of a message: an SQL expression over its columns, else its key,
-    time and value."""
+    """Return a text that is equal for copies of a message: an SQL expression over its columns, by
+    default its key, time and value."""
     from pyspark.sql import functions as sf
 
     if expression is not None:
@@ -83,7 +85,7 @@ def identity_of(expression: str | None) -> Column:
 
 
 def utc_date(time: Column) -> Column:
-    """The date in UTC, as text: 2016-11-14. Whatever the session's zone is."""
+    """Return the date in UTC as text, such as 2016-11-14, in any session time zone."""
     from pyspark.sql import functions as sf
 
     days = sf.floor(sf.unix_millis(time) / 86_400_000).cast("int")
@@ -91,7 +93,7 @@ def utc_date(time: Column) -> Column:
 
 
 def utc_hour(time: Column) -> Column:
-    """The hour in UTC, as two digits."""
+    """Return the hour in UTC as two digits."""
     from pyspark.sql import functions as sf
 
     hours = sf.floor(sf.unix_millis(time) / 3_600_000)

@@ -1,14 +1,15 @@
-"""Moving a reader to another cluster that is fed the same messages, and whether that missed any.
+"""Moves a reader to another cluster that gets the same messages, and checks whether it misses any.
 
-The clusters have the messages at other offsets and in another order, so the way from one to the
-other is time. Let the last message that was read in the old cluster have the create time t, and let
-no message there be appended later than `max_latency_ms` after it was created. Then whatever was
-created up to t - max_latency_ms had been appended before that message, and was read. Going on in
-the new cluster at the first message of t - max_latency_ms or later misses nothing; what is behind
-it there and was read already comes twice. Only the old cluster's latency matters.
+The clusters have the messages at different offsets and in a different order, so offsets are
+translated by time. Let t be the create time of the last message read in the old cluster, and let
+every message there be appended within `max_latency_ms` after its creation. Then every message
+created up to t - max_latency_ms was appended before that last message, and so was read. A reader
+that goes on in the new cluster at the first message with a time of t - max_latency_ms or later
+misses nothing; messages after it that were read in the old cluster come twice. Only the latency of
+the old cluster matters.
 
-The check compares messages of both clusters by what they are: key, create time and value, or an
-identity of their own.
+The check compares messages of both clusters by key, create time and value, or by an identity that
+the user gives.
 """
 
 from collections.abc import Mapping
@@ -25,24 +26,24 @@ from .lag import last_read
 from .ranges import PartitionRange, ReadPlan, offsets_json
 
 _NEVER: Final = -1
-"""Stands for `from the beginning` where times are compared."""
+"""Time that stands for "from the beginning" in comparisons."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailoverCheck:
-    """What comparing found."""
+    """Result of comparing the messages of both clusters."""
 
     consumed: int
-    """Messages read in the old cluster."""
+    """Number of messages read in the old cluster."""
     skipped: int
-    """Messages before the offsets of resumption in the new cluster."""
+    """Number of messages before the offsets of resumption in the new cluster."""
     ahead: int
-    """Messages from there on."""
+    """Number of messages from these offsets on."""
     missed: int
-    """How many are among those skipped only, and were not read in the old cluster: they would be
-    lost. Copies count once."""
+    """Number of skipped messages that were neither read in the old cluster nor are ahead: the
+    reader would miss them. Copies count once."""
     twice: int
-    """Of those ahead, how many had been read in the old cluster."""
+    """Number of messages ahead that were read in the old cluster."""
 
 
 def part_before(plan: ReadPlan, offsets: Mapping[int, int]) -> ReadPlan:
@@ -64,10 +65,11 @@ def failover_check(
     ahead: ReadPlan,
     identity: str | None = None,
 ) -> FailoverCheck:
-    """Compare what was read in the old cluster with both sides of the offsets in the new one.
+    """Compare the messages read in the old cluster with those before and after the offsets of
+    resumption in the new one.
 
-    `identity` is an SQL expression over the columns of a message. Messages of equal identity are
-    copies of one: it is not missed when any copy was read, or is ahead.
+    `identity` is an SQL expression over the columns of a message. Messages with equal identities
+    are copies: a message is not missed if any copy was read or is ahead.
     """
     from pyspark.sql import functions as sf
 
@@ -111,12 +113,12 @@ class Consumed:
 
     partition: int
     start_offset: int
-    """The first offset stored."""
+    """Log start."""
     position: int
-    """The next offset that would have been read."""
+    """Offset of the next message to read."""
     last_ms: int | None
-    """Create time of the last message read, or its append time when that is earlier; None when
-    nothing was read, or when it has no time."""
+    """Create time of the last message read, or its append time if that is earlier; None if nothing
+    was read, or if the message has no time."""
     empty: bool
     """Whether the partition has no messages, so that there was nothing to read."""
 
@@ -127,21 +129,22 @@ class Resume:
 
     partition: int
     from_ms: int | None
-    """The time that was searched for; None for the beginning of the log."""
+    """The time that was searched for; None for the log start."""
     offset: int
     timestamp_ms: int | None
-    """Of the first message that will be read; None when there is none yet."""
+    """Time of the first message that will be read; None if there is none yet, or without a search.
+    """
     end_offset: int
 
     @property
     def rows(self) -> int:
-        """How many messages are there to be read, read ones among them."""
+        """Number of offsets left to read, including messages that were read before."""
         return self.end_offset - self.offset
 
 
 @dataclass(frozen=True, slots=True)
 class FailoverPlan:
-    """Where to go on in the new cluster, and why there."""
+    """Offsets of resumption in the new cluster, and what they were computed from."""
 
     topic: str
     new_server: str | Servers
@@ -165,12 +168,12 @@ def failover_plan(
     *,
     same_partitions: bool = False,
 ) -> FailoverPlan:
-    """Where a reader that committed positions under `name` in the old cluster goes on in the new.
+    """Plan where a reader with positions under `name` in the old cluster goes on in the new one.
 
     A key may be in another partition there, so by default every partition goes on from the
-    earliest of the old partitions' times. `same_partitions` says that each message is in the
-    partition of the same number in both; then each goes by its own. Raises ValueError when
-    nothing is committed under the name, UnknownTopicOrPartition, ConnectionFailed.
+    earliest time of all old partitions. `same_partitions` says that each message has the same
+    partition number in both clusters; then each partition goes on from its own time. Raises
+    ValueError if no position is stored under the name, UnknownTopicOrPartition, ConnectionFailed.
     """
     _check_latency(max_latency_ms)
     consumed = read_positions(old_server, topic, name)
@@ -192,8 +195,8 @@ def failover_plan(
 def failover_plan_at(
     new_server: str | Servers, topic: str, last_read_ms: int, max_latency_ms: int
 ) -> FailoverPlan:
-    """The plan when the old cluster cannot be asked any more: `last_read_ms` is the create time of
-    the last message read there, the earliest of its partitions'."""
+    """Plan without the old cluster. `last_read_ms` is the create time of the last message read
+    there, in the partition where that is earliest."""
     _check_latency(max_latency_ms)
     from_ms = max(last_read_ms - max_latency_ms, 0)
     with Admin(new_server, check_units=False) as admin:
@@ -203,13 +206,13 @@ def failover_plan_at(
 
 
 def read_positions(server: str | Servers, topic: str, name: str) -> list[Consumed]:
-    """How far each partition of `topic` was read by who commits under `name`.
+    """Return how far each partition of `topic` was read, by the positions under `name`.
 
-    Raises ValueError when there is no position at all.
+    Raises ValueError if no position is stored.
     """
     with (
         Admin(server, check_units=False) as admin,
-        # A Kafka cluster keeps none.
+        # A Kafka cluster has no append times.
         Consumer(server, append_times=not parse_servers(server).kafka) as consumer,
     ):
         found = []
@@ -241,7 +244,7 @@ def _check_latency(max_latency_ms: int) -> None:
 
 
 def _resume_ms(consumed: list[Consumed], max_latency_ms: int) -> int | None:
-    """The time to search for; None is the beginning, for a partition that was not read yet."""
+    """Return the time to search for; None (the log start) if a partition was not read yet."""
     read = [_NEVER if one.last_ms is None else one.last_ms for one in consumed if not one.empty]
     earliest = min(read, default=_NEVER)
     return None if earliest == _NEVER else max(earliest - max_latency_ms, 0)
@@ -264,5 +267,5 @@ def _resume_at(admin: Admin, topic: str, partition: int, from_ms: int | None) ->
         case AfterEnd(end_offset):
             return Resume(partition, from_ms, end_offset, None, max(end, end_offset))
         case NoTimestamps():
-            # Without times nothing can be ruled out.
+            # Without timestamps no message can be excluded.
             return Resume(partition, from_ms, start, None, end)

@@ -1,4 +1,4 @@
-"""How far readers are behind, by time: as rows, or as a table for Spark."""
+"""Computes how far readers are behind, in time: as rows, or as a DataFrame."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,7 +15,7 @@ from ...times import EPOCH
 from ..spark_types import DataFrame, SparkSession
 
 _STEPS: Final = (1, 1_000, 100_000)
-"""How far to look back, in offsets: a log may have gaps."""
+"""How many offsets to look back, step by step, for the last message: a log can have gaps."""
 
 _SCHEMA = (
     "name string, topic string, partition int, position bigint, end bigint, messages bigint, "
@@ -24,7 +24,7 @@ _SCHEMA = (
 
 
 class NothingRead:
-    """No message below the offset is stored."""
+    """Stands for the last message if none below the offset is stored."""
 
     timestamp_ms: None = None
     append_time_ms: None = None
@@ -33,9 +33,9 @@ class NothingRead:
 def last_read(
     admin: Admin, consumer: Consumer, topic: str, partition: int, offset: int
 ) -> ConsumerRecord | NothingRead:
-    """The last message stored below `offset`. Raises UnknownTopicOrPartition.
+    """Return the last message stored below `offset`. Raises UnknownTopicOrPartition.
 
-    `consumer` is left without an assignment.
+    `consumer` has no assignment afterwards.
     """
     (earliest,) = admin.list_offsets(topic, partition, [EARLIEST])
     log_start = earliest.offset or 0
@@ -79,31 +79,32 @@ class TimeLag:
     """Offset of the next message to read."""
     end_offset: int
     messages: int | None
-    """How many messages are not read yet; None when the broker does not know."""
+    """Number of unread messages; None if the broker does not know it."""
     behind_s: float | None
-    """How long the first message that is not read has been waiting; None when no time is known."""
+    """How long the first unread message has been waiting; None if no time is known."""
     estimated: bool
-    """Whether `behind_s` goes by a create time."""
+    """Whether `behind_s` is computed from the create time."""
     catch_up_s: float | None
-    """How long it takes to reach the end at the pace of the last minute."""
+    """Seconds to reach the log end at the pace of the last minute; None if not known."""
     read_until_ms: int | None
-    """Create time of the last message read; None when nothing was read, or it has no time."""
+    """Create time of the last message read; None if nothing was read, or if it has no time."""
     newest_ms: int | None
-    """Largest create time in the partition; at a Kafka cluster, which is not asked for that, the
-    one of the last message."""
+    """Largest create time in the partition; with a Kafka cluster, the create time of its last
+    message."""
 
     @property
     def apart_ms(self) -> int | None:
-        """From the last message read to the newest, in their own times."""
+        """Difference of the create times of the newest message and the last one read, in ms."""
         if self.read_until_ms is None or self.newest_ms is None:
             return None
         return max(self.newest_ms - self.read_until_ms, 0)
 
 
 def lag_by_time(server: str | Servers, names: Sequence[str] = ()) -> list[TimeLag]:
-    """The positions under these names, or all, by name, topic and partition.
+    """Return the lag of all positions under these names, or under all names without any, ordered by
+    name, topic and partition.
 
-    A name without positions gives no row. Raises ConnectionFailed.
+    A name without positions has no row. Raises ConnectionFailed.
     """
     with Admin(server, check_units=False) as admin, Consumer(server) as consumer:
         return [
@@ -114,7 +115,7 @@ def lag_by_time(server: str | Servers, names: Sequence[str] = ()) -> list[TimeLa
 
 
 def lag_table(spark: SparkSession, rows: Sequence[TimeLag]) -> DataFrame:
-    """The rows as a DataFrame, its times as timestamps; null where a time is after year 9999."""
+    """Return the rows as a DataFrame with times as timestamps; null for times after year 9999."""
 
     def moment(ms: int | None) -> datetime | None:
         with suppress(OverflowError):

@@ -1,7 +1,7 @@
-"""How late messages come: append time less create time, by topic, partition and minute.
+"""Measures latencies of messages, append time minus create time, by topic, partition and minute.
 
-Percentiles cannot be made of percentiles, so latencies are counted first: exactly below a second,
-to three digits above. From these counts come the percentiles of each minute, partition and topic.
+Percentiles cannot be combined, so latencies are counted first: exactly below a second, and to three
+digits above. The percentiles of each minute, partition and topic are computed from these counts.
 """
 
 from collections.abc import Sequence
@@ -25,53 +25,53 @@ MINUTE_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """Latencies of some messages, in ms. Those that are negative count as 0."""
+    """Latencies of a group of messages, in ms. Negative latencies count as 0."""
 
     topic: str | None
     """None for all topics together."""
     partition: int | None
     """None for all partitions together."""
     start_ms: int | None
-    """Start of the minute (or other window) of append time; None for all of the time."""
+    """Start of the window of append time, by default a minute; None for all windows together."""
     count: int
     p50_ms: float
     p95_ms: float
     p99_ms: float
     max_ms: int
     skewed: int
-    """Messages that were appended before they were created: a clock is wrong."""
+    """Number of messages appended before they were created: a clock is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class LatencyReport:
-    """What was found in a stretch of append time."""
+    """Latencies of the messages appended in a range of time."""
 
     topics: tuple[str, ...]
     from_ms: int | None
     to_ms: int | None
     window_ms: int
     rows: tuple[Latencies, ...]
-    """By topic, partition and window; with None for `all` in the last two and in the first."""
+    """Groups by topic, partition and window, each also with None for all together."""
     measured: int
     unknown: int
-    """Messages of which not both times are known: without create time, of a topic whose times are
-    the broker's, or appended when append times were not kept."""
+    """Number of messages that lack one of the times: without a create time, of a LogAppendTime
+    topic, or appended when append times were not recorded."""
 
     @property
     def max_latency_ms(self) -> int | None:
-        """The largest latency of all: MaxLatencyOfCluster. None when nothing was measured."""
+        """The largest latency, MaxLatencyOfCluster; None if nothing was measured."""
         return max((row.max_ms for row in self.rows), default=None)
 
     @property
     def skewed(self) -> int:
-        """Messages that were appended before they were created."""
+        """Number of messages appended before they were created."""
         return sum(row.skewed for row in self.select(of_partition=False, of_window=False))
 
     def select(
         self, topic: str | None = None, *, of_partition: bool, of_window: bool
     ) -> list[Latencies]:
-        """The rows of topics, or of one, by partition or all together, by window or all together;
-        in order."""
+        """Return the rows of one topic, or of every topic: by partition or all partitions together,
+        by window or all windows together; in order."""
         return [
             row
             for row in self.rows
@@ -89,14 +89,14 @@ def latency_report(
     *,
     created_in: str | None = None,
 ) -> LatencyReport:
-    """Measure the messages of these plans, which are by append time and of one server.
+    """Measure the messages of plans by append time, all of one server.
 
     `created_in` names a header with the create time, in epoch milliseconds, as text or as 8 bytes
-    in network order. The message's own time is then that of the append; messages of which it is
-    not (`message.timestamp.type` was CreateTime) are unknown. That is the only way at a Kafka
-    cluster, which keeps one time of each message.
+    in network order. The message's timestamp is then its append time; messages whose timestamp is a
+    create time (`message.timestamp.type` was CreateTime) count as unknown. A Kafka cluster, which
+    keeps one time per message, can be measured only in this way.
 
-    Raises ValueError for a window below 1 ms or for no plan.
+    Raises ValueError for a window below 1 ms, or without plans.
     """
     if window_ms < 1 or not plans:
         raise ValueError(f"a report needs topics and a window from 1 ms on, not {window_ms} ms")
@@ -140,14 +140,14 @@ def _latencies(found: Row) -> Latencies:
 
 
 def _place(row: Latencies) -> tuple[str, int, int]:
-    """All together comes before its parts."""
+    """Sort key of a row: a total comes before its parts."""
     partition = -1 if row.partition is None else row.partition
     start_ms = -1 if row.start_ms is None else row.start_ms
     return row.topic or "", partition, start_ms
 
 
 def _both_kept(rows: DataFrame) -> DataFrame:
-    """`topic`, `partition`, `appended_ms` and `created_ms`, where the broker has both times."""
+    """Return `topic`, `partition`, `appended_ms` and `created_ms`, both times from the broker."""
     from pyspark.sql import functions as sf
 
     created_ms = sf.when(sf.col("timestampType") == 0, sf.unix_millis("timestamp"))
@@ -160,7 +160,7 @@ def _both_kept(rows: DataFrame) -> DataFrame:
 
 
 def _created_in(rows: DataFrame, header: str) -> DataFrame:
-    """The same, where the create time is in the last header of this name."""
+    """Like `_both_kept`, with the create time from the last header of this name."""
     from pyspark.sql import functions as sf
 
     named = sf.filter("headers", lambda one: one["key"] == header)
@@ -177,8 +177,7 @@ def _created_in(rows: DataFrame, header: str) -> DataFrame:
 
 
 def _counted(rows: DataFrame, window_ms: int) -> DataFrame:
-    """How many messages have each latency, by topic, partition and window; null where it is not
-    known."""
+    """Count messages by topic, partition, window and latency; null for an unknown latency."""
     from pyspark.sql import functions as sf
 
     appended_ms = sf.col("appended_ms")

@@ -1,5 +1,5 @@
-"""A latency report as a page of its own: a picture for each topic, and its figures. Pictures are
-SVG; where that is not shown, PNG, drawn by matplotlib, of the extra `plot`."""
+"""Renders a latency report as an HTML page with a picture and a table for each topic, or draws one
+picture: SVG, or PNG by matplotlib (extra `plot`)."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, timedelta
@@ -21,7 +21,7 @@ SIZE: Final = (1200, 660)
 
 _DPI: Final = 120
 _FEW: Final = 60
-"""Up to so many windows each is marked: of one alone there would be no line."""
+"""Number of windows up to which each point gets a marker: a single point makes no line."""
 _DAY_MS: Final = 86_400_000
 _UNITS: Final = ((1_000, 1, "ms"), (120_000, 1_000, "s"), (7_200_000, 60_000, "min"))
 
@@ -31,10 +31,10 @@ _LEFT: Final = 72
 _RIGHT: Final = 16
 _TOP: Final = 34
 _PLOT: Final = 170
-"""Height of the part with the lines."""
+"""Height of the chart of latencies."""
 _BARS_TOP: Final = 222
 _BARS: Final = 40
-"""Height of the part with the numbers of messages."""
+"""Height of the chart of message counts."""
 
 LINES: Final = (
     ("p50", "#2b7a78", "p50_ms"),
@@ -46,8 +46,8 @@ LINES: Final = (
 SKEW: Final = "#e08e0b"
 BAR: Final = "#c9d3d6"
 MOST_POINTS: Final = 2000
-"""Wider than the picture is in pixels; more windows than that are joined, each group as its
-worst."""
+"""Maximum number of points in a picture, more than its width in pixels. More windows are joined in
+groups, each shown by its worst figures."""
 
 _STYLE: Final = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 900px; color: #222;
@@ -61,11 +61,11 @@ svg { max-width: 100%; height: auto; }
 
 
 class NoMatplotlib(HorologError):
-    """There is no matplotlib to draw with. The message says what to do."""
+    """matplotlib is not installed. The message says what to do."""
 
 
 def check_matplotlib() -> None:
-    """Raise NoMatplotlib where `report_png` would."""
+    """Raise NoMatplotlib if `report_png` would."""
     try:
         import matplotlib.backends.backend_agg  # noqa: F401
     except ImportError as error:
@@ -76,7 +76,7 @@ def check_matplotlib() -> None:
 
 
 def report_png(report: LatencyReport, topic: str) -> bytes:
-    """The picture of one topic, as a PNG file of the size `SIZE`. Raises NoMatplotlib."""
+    """Draw the picture of one topic as a PNG file of `SIZE`. Raises NoMatplotlib."""
     check_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -86,8 +86,8 @@ def report_png(report: LatencyReport, topic: str) -> bytes:
 
 
 def report_figure(report: LatencyReport, topic: str) -> "Figure":
-    """The same, to be drawn: percentiles above, numbers of messages below, append time to the
-    right."""
+    """Make matplotlib's figure of one topic: percentiles above, message counts below, over append
+    time."""
     from matplotlib.figure import Figure
 
     rows = joined(report.select(topic, of_partition=False, of_window=True), MOST_POINTS)
@@ -141,14 +141,14 @@ def _label_times(axes: "Axes") -> None:
 
 
 def _day(ms: float) -> float:
-    """A time in matplotlib's own unit."""
+    """Convert epoch milliseconds to matplotlib's unit of time, days."""
     from matplotlib.dates import date2num
 
     return float(date2num(EPOCH + timedelta(milliseconds=ms)))
 
 
 def _unit(most_ms: int) -> tuple[int, str]:
-    """How many ms the unit of the axis has, and its name."""
+    """Return the milliseconds per unit of the axis, and the name of the unit."""
     for limit_ms, per_unit, name in _UNITS:
         if most_ms < limit_ms:
             return per_unit, name
@@ -156,7 +156,7 @@ def _unit(most_ms: int) -> tuple[int, str]:
 
 
 def report_html(report: LatencyReport) -> str:
-    """The whole report as one HTML document that needs nothing else."""
+    """Render the report as one self-contained HTML document."""
     worst = report.max_latency_ms
     found = "nothing was measured" if worst is None else span_text(worst)
     title = f"Latency of {', '.join(report.topics)}"
@@ -178,7 +178,7 @@ def report_html(report: LatencyReport) -> str:
 
 
 def report_svg(report: LatencyReport, topic: str) -> str:
-    """The picture of one topic, as an SVG document."""
+    """Draw the picture of one topic as an SVG document."""
     rows = joined(report.select(topic, of_partition=False, of_window=True), MOST_POINTS)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
@@ -195,7 +195,7 @@ def report_svg(report: LatencyReport, topic: str) -> str:
 
 
 def joined(rows: Sequence[Latencies], most: int) -> list[Latencies]:
-    """At most `most` rows: neighbours as one, which has the worst of each figure."""
+    """Join neighbouring rows until at most `most` are left; each has the worst of its figures."""
     size = -(-len(rows) // most) if rows else 1
     if size == 1:
         return list(rows)
@@ -322,7 +322,7 @@ def _moment(ms: int) -> str:
 
 
 def _round_up(ms: int) -> int:
-    """The next number that divides into four well: 1, 2, 4, 8, 12, 20 or 40 and so on."""
+    """Return the next of 4, 8, 12, 20, 28, 40, 80 and so on, which divide by four."""
     scale = 1
     while True:
         for number in (4, 8, 12, 20, 28):
@@ -332,7 +332,7 @@ def _round_up(ms: int) -> int:
 
 
 def span_text(ms: float) -> str:
-    """A latency for people: 350 ms, 4.2 s, 3.5 min, 2.1 h, 12 d."""
+    """Format a latency: 350 ms, 4.2 s, 3.5 min, 2.1 h, 12 d."""
     for limit, unit_ms, unit in (
         (1_000, 1, "ms"),
         (120_000, 1_000, "s"),

@@ -1,5 +1,5 @@
-"""Whether this machine can run the jobs that need Spark, for which nothing of Spark is started; and
-this package as one file, for workers that do not have it: `spark-submit --py-files`."""
+"""Checks whether this machine can run jobs that need Spark, without starting Spark. Also writes
+this package as one file, for workers that lack it (`spark-submit --py-files`)."""
 
 import os
 import shutil
@@ -21,21 +21,21 @@ from ..java import Java, NoJava, find_java, pip_install
 
 _ROOT: Final = Path(__file__).parents[2]
 _LEFT_OUT: Final = frozenset(("bench", "pyspark_horolog", "testing"))
-"""Parts that no task needs."""
+"""Folders that no task needs."""
 
 _INSTALL: Final = pip_install("spark")
 _PACKAGES: Final[Mapping[str, tuple[tuple[int, int], tuple[int, int] | None]]] = {
     "pyspark": ((4, 2), (4, 4)),
     "pyarrow": ((18, 0), None),
 }
-"""Package -> first version that will do, and first that is not known to."""
+"""Package -> first version that works, and first version that was not tried (None: no limit)."""
 
 _IMPORTS: Final = "import horolog.pipeline.source"
 _TIMEOUT_S: Final = 120
 
 
 class Level(StrEnum):
-    """How much a finding matters; jobs run unless there is a problem."""
+    """Severity of a finding; jobs can run unless there is a problem."""
 
     GOOD = "good"
     WARNING = "warning"
@@ -44,17 +44,17 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What one check found."""
+    """Result of one check."""
 
     name: str
     level: Level
     found: str
     fix: str = ""
-    """A command or what else to do; empty when there is nothing to do."""
+    """A command, or what else to do; empty if there is nothing to do."""
 
 
 def checks(server: str | Servers, environment: Mapping[str, str]) -> Iterator[Check]:
-    """Java, Python, packages, workers and the broker, in this order."""
+    """Check Java, Python, packages, workers and the broker, in this order."""
     yield java_check(environment)
     yield Check("python", Level.GOOD, f"{_dotted(sys.version_info[:3])} ({sys.executable})")
     for name in _PACKAGES:
@@ -64,7 +64,7 @@ def checks(server: str | Servers, environment: Mapping[str, str]) -> Iterator[Ch
 
 
 def java_check(environment: Mapping[str, str]) -> Check:
-    """Whether there is a Java that Spark runs on."""
+    """Check whether there is a Java that Spark runs on."""
     try:
         java = find_java(environment)
     except NoJava as error:
@@ -75,7 +75,7 @@ def java_check(environment: Mapping[str, str]) -> Check:
 
 
 def package_check(name: str) -> Check:
-    """Whether a package is there, in a version that is known to do."""
+    """Check whether a package is installed in a version that works."""
     least, beyond = _PACKAGES[name]
     try:
         found = version(name)
@@ -91,10 +91,10 @@ def package_check(name: str) -> Check:
 
 
 def worker_checks(environment: Mapping[str, str]) -> Iterator[Check]:
-    """Whether the Python of Spark's workers can import this package.
+    """Check whether the Python of Spark's workers can import this package.
 
-    `horolog.pipeline.session()` takes this Python when nothing is said; a `spark-submit` takes
-    `python3` from the PATH, so that is only a warning.
+    Without PYSPARK_PYTHON, `horolog.pipeline.session()` runs workers with this Python, and
+    `spark-submit` with `python3` of the PATH; a failure of the latter is only a warning.
     """
     said = environment.get("PYSPARK_PYTHON")
     if said is not None:
@@ -107,7 +107,7 @@ def worker_checks(environment: Mapping[str, str]) -> Iterator[Check]:
 
 
 def broker_check(server: str | Servers) -> Check:
-    """Whether the broker answers."""
+    """Check whether the broker answers."""
     try:
         with Admin(server, request_timeout_ms=10_000) as admin:
             topics = len(admin.list_topics())
@@ -119,7 +119,7 @@ def broker_check(server: str | Servers) -> Check:
 
 
 def spark_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a `spark-submit` of one's own needs. Raises NoJava."""
+    """Return the environment variables that `spark-submit` needs. Raises NoJava."""
     java: Java = find_java(environment)
     found = {"JAVA_HOME": str(java.home), "PYSPARK_PYTHON": sys.executable}
     spec = find_spec("pyspark")
@@ -133,7 +133,7 @@ def _worker_check(name: str, python: str, environment: Mapping[str, str], level:
     try:
         done = subprocess.run(
             [python, "-c", _IMPORTS],
-            # Not where the package may lie by chance.
+            # From the root, because the current folder may contain the package by chance.
             cwd=os.path.abspath(os.sep),
             env=dict(environment),
             capture_output=True,
@@ -155,9 +155,9 @@ def _dotted(numbers: tuple[int, ...]) -> str:
 def write_package(target: Path) -> None:
     """Write the sources of this package as a zip file.
 
-    Python imports from it, but what is compiled is not in it: a job that reads small messages then
-    takes two to three times as long as where the package is installed. What the package itself
-    needs must be installed. Raises OSError.
+    Python can import from the file, but it lacks the compiled kernel: a job that reads small
+    messages takes two to three times as long as with the package installed. The packages that this
+    one needs must be installed. Raises OSError.
     """
     with ZipFile(target, "w", ZIP_DEFLATED) as file:
         for source in _sources(_ROOT):
@@ -165,7 +165,8 @@ def write_package(target: Path) -> None:
 
 
 def _sources(folder: Path) -> Iterator[Path]:
-    """The modules of a package and of those below it, which are folders with an `__init__.py`."""
+    """Yield the modules of a package and of its subpackages, which are folders with an
+    `__init__.py`."""
     for path in sorted(folder.iterdir()):
         if path.suffix == ".py" and path.name != "setup.py":
             yield path

@@ -1,4 +1,4 @@
-"""Which offsets a job reads: resolved once by time, printed, and then kept to."""
+"""Plans which offsets a job reads: times are resolved to offsets once, printed, and then fixed."""
 
 import json
 from collections.abc import Iterable
@@ -18,29 +18,28 @@ BY_TIMESTAMP: Final = "timestamp"
 
 @dataclass(frozen=True, slots=True)
 class PartitionRange:
-    """The offsets of one partition that are read: from `start_offset` up to, not including,
-    `end_offset`."""
+    """Range of offsets to read from one partition, from `start_offset` to `end_offset`
+    (exclusive)."""
 
     topic: str
     partition: int
     start_offset: int
     end_offset: int
     log_start_offset: int
-    """The first offset stored when the range was resolved."""
+    """Log start when the range was resolved."""
     cut_off: bool = False
-    """Whether messages of the range may have been deleted: the log no longer begins with its first
-    message, and what it begins with is of the range, or as much before it as messages may be out
-    of order."""
+    """Whether messages of the range may have been deleted: the log has lost its first messages, and
+    its log start is in the range, or within the allowed disorder before the range."""
 
     @property
     def rows(self) -> int:
-        """How many offsets are in the range."""
+        """Number of offsets in the range."""
         return self.end_offset - self.start_offset
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """What a job reads of one topic."""
+    """Plan of what a job reads from one topic."""
 
     server: str | Servers
     topic: str
@@ -50,32 +49,32 @@ class ReadPlan:
     """End of the times wanted, exclusive; None is the end of the log when the plan was made."""
     ranges: tuple[PartitionRange, ...]
     log: LogId = UNKNOWN
-    """What the offsets are of."""
+    """Ids of the log that the offsets belong to."""
     by: By = BY_TIMESTAMP
-    """Which times are wanted: the messages' own, which can be out of order, or those of the append,
-    which are in order."""
+    """Which times the window compares: the messages' own, which can be out of order, or append
+    times, which are in order."""
 
     @property
     def bounded(self) -> bool:
-        """Whether not all times are wanted."""
+        """Whether the window has a start or an end."""
         return self.from_ms is not None or self.to_ms is not None
 
     @property
     def rows(self) -> int:
-        """How many offsets are read; of these the rows kept are those of the times wanted."""
+        """Number of offsets to read; only messages with times in the window are kept."""
         return sum(one.rows for one in self.ranges)
 
     @property
     def cut_off(self) -> tuple[PartitionRange, ...]:
-        """The partitions of which messages of the range may have been deleted."""
+        """The ranges of which messages may have been deleted."""
         return tuple(one for one in self.ranges if one.cut_off)
 
 
 def offsets_json(offsets: Iterable[tuple[str, int, int]], logs: TopicLogs = NO_LOGS) -> str:
-    """(topic, partition, offset) as Spark's options have them: `{"clicks":{"0":12}}`; with what
-    they are of.
+    """Format (topic, partition, offset) for Spark's options, `{"clicks":{"0":12}}`, with the ids of
+    the logs.
 
-    Topics by name and partitions by number, so that equal offsets are equal text.
+    Topics and partitions are sorted, so that equal offsets give equal text.
     """
     by_topic: dict[str, dict[str, int]] = {}
     for topic, partition, offset in sorted(offsets):
@@ -91,20 +90,20 @@ def plan_by_create_time(
     *,
     max_out_of_order_ms: int | None = None,
 ) -> ReadPlan:
-    """Every message whose time is in `[from_ms, to_ms)`, and the offsets of others between them:
-    `read_plans` leaves those out, `read_ranges` has them.
+    """Plan to read every message whose time is in `[from_ms, to_ms)`. The ranges also contain other
+    messages: `read_plans` leaves them out, `read_ranges` includes them.
 
-    Messages of a time may come late, so reading goes on to the end of the log, or, when no message
-    comes more than `max_out_of_order_ms` after a later one, to the first message of `to_ms` and
-    that much. Raises TimeError for a time that looks like another unit than milliseconds,
-    UnknownTopicOrPartition, ConnectionFailed.
+    Messages can come late, so ranges extend to the log end. If no message comes more than
+    `max_out_of_order_ms` after a newer one, they end at the first message with a time of
+    `to_ms + max_out_of_order_ms` or later. Raises TimeError for a time that looks like another unit
+    than milliseconds, UnknownTopicOrPartition, ConnectionFailed.
     """
     _check_times(from_ms, to_ms)
     stop_ms = None
     if to_ms is not None and max_out_of_order_ms is not None:
         stop_ms = to_ms + max_out_of_order_ms
         if to_ms <= EPOCH_MS_MAXIMUM < stop_ms:
-            stop_ms = None  # No broker is asked for such a time; the end of the log is late enough.
+            stop_ms = None  # It would look like another unit. The log end is late enough.
     slack_ms = max_out_of_order_ms or 0
     with Admin(server) as admin:
         log = _log_of(admin, topic)
@@ -120,13 +119,14 @@ def plan_by_append_time(
     *,
     own_times: bool = False,
 ) -> ReadPlan:
-    """Every message that the broker appended in `[from_ms, to_ms)`, as far as it knows when.
+    """Plan to read every message that the broker appended in `[from_ms, to_ms)`, as far as its
+    append time is known.
 
-    With `own_times` the messages' own times are those of the append, as on topics with
-    `message.timestamp.type=LogAppendTime`: a Kafka cluster keeps no others.
+    With `own_times` the messages' timestamps are the append times, as in topics with
+    `message.timestamp.type=LogAppendTime`: a Kafka cluster has no other append times.
     Raises TimeError for a time that looks like another unit than milliseconds,
-    UnknownTopicOrPartition, ConnectionFailed; UnsupportedVersion at a Kafka cluster, unless
-    `own_times` or all of the log is asked for.
+    UnknownTopicOrPartition, ConnectionFailed; UnsupportedVersion with a Kafka cluster, unless
+    `own_times` is given or the whole log is read.
     """
     _check_times(from_ms, to_ms)
     with Admin(server) as admin:
@@ -144,7 +144,8 @@ def _check_times(from_ms: int | None, to_ms: int | None) -> None:
 
 
 def _log_of(admin: Admin, topic: str) -> LogId:
-    """Asked for before the offsets: if the topic is made again in between, they do not fit."""
+    """Return the ids of the log. Called before offsets are read: if the topic is made again in
+    between, ids and offsets do not match, and the read fails."""
     return logs_of(admin.describe_cluster([topic])).of(topic)
 
 
@@ -176,7 +177,7 @@ def _range(
 
     earliest, latest = admin.list_offsets(topic, partition, [EARLIEST, LATEST])
     log_start, last = earliest.offset or 0, latest.offset or 0
-    # Appended meanwhile: what is behind the end that was asked for first is not read.
+    # Messages appended after `last` was read are not in the range.
     start = log_start if from_ms is None else min(first_of(from_ms, last), last)
     end = last if stop_ms is None else min(first_of(stop_ms, last), last)
     begins = start

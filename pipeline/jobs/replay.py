@@ -1,4 +1,4 @@
-"""A stretch of a topic's time as Parquet, by date and hour; done again, it is the same."""
+"""Writes a window of a topic as Parquet, by date and hour; a second run gives the same files."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,41 +19,41 @@ class Target:
     """Where the files of a replay go."""
 
     path: str
-    """What is written to; with `by_hour` the folder of everything, else that of this run alone."""
+    """Folder to write to: with `by_hour` that of all replays, else the folder of this run."""
     by_hour: bool
-    """Whether the times begin and end with an hour: then each hour that was read replaces the
-    same hour of earlier replays. Else a part of an hour would replace a whole one, so that the run
-    has a folder of its own, which it replaces."""
+    """Whether the window begins and ends at full hours: then each hour replaces the same hour of
+    earlier replays. Otherwise a part of an hour would replace a full hour, so the run has its own
+    folder, which a second run replaces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """How a replay ended."""
+    """Result of a replay."""
 
     scanned: int
-    """Messages read."""
+    """Number of messages read."""
     kept: int
-    """Those with a time in the range, which were written."""
+    """Number of messages with a time in the window, which were written."""
     without_time: int
-    """Messages without a time, which are in no range."""
+    """Number of messages without a time, which are in no window."""
     stored: int
-    """Messages of the range in the files, counted afterwards."""
+    """Number of messages of the window in the files, counted afterwards."""
     hours: int
-    """How many folders of an hour they are in."""
+    """Number of hour folders that they are in."""
     missing: int
-    """Offsets of the plan at which no message was: gaps in the log, or lost messages."""
+    """Number of offsets of the plan without a message: gaps in the log, or lost messages."""
 
     @property
     def exact(self) -> bool:
-        """Whether the files hold what was read and nothing else."""
+        """Whether the files hold as many messages of the window as were written."""
         return self.stored == self.kept
 
 
 def replay_target(out: str, plan: ReadPlan) -> Target:
-    """Where the replay of `plan` below `out` goes.
+    """Return where the replay of `plan` goes below `out`.
 
-    Raises ValueError when `out` is a folder here that has files of the other layout, which could
-    not be read together.
+    Raises ValueError if `out` is a local folder with files of the other layout: Spark cannot read
+    both together.
     """
     by_hour = (
         plan.from_ms is not None
@@ -74,10 +74,10 @@ def replay_target(out: str, plan: ReadPlan) -> Target:
 
 
 def replay(spark: SparkSession, plan: ReadPlan, target: Target) -> Replayed:
-    """Write the messages of the plan whose times are in its range; count them again in the files.
+    """Write the messages of the plan whose times are in its window, and count them in the files.
 
-    Columns are those of the source, with folders `topic=.../dt=.../hour=...` (UTC). Done again, it
-    replaces what it wrote. The caller looks at `exact` and at `missing`.
+    Columns are those of the source, in folders `topic=.../dt=.../hour=...` (UTC). A second run
+    replaces the files of the first. The caller checks `exact` and `missing`.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as sf
@@ -94,7 +94,7 @@ def replay(spark: SparkSession, plan: ReadPlan, target: Target) -> Replayed:
         )
         .where(wanted)
         .withColumns({"dt": utc_date(sf.col("timestamp")), "hour": utc_hour(sf.col("timestamp"))})
-        # The same files each time, and within them the order of the log.
+        # Sorted, so that each run writes the same files, in the order of the log.
         .sortWithinPartitions(*_LAYOUT, "partition", "offset")
     )
     mode = "dynamic" if target.by_hour else "static"
@@ -117,8 +117,8 @@ def replay(spark: SparkSession, plan: ReadPlan, target: Target) -> Replayed:
 
 
 def _count(spark: SparkSession, plan: ReadPlan, target: Target) -> tuple[int, int]:
-    """(messages of the range, hours with any) in the files. There are some that this run has not
-    written where the log does not have anymore what an earlier one read."""
+    """Count (messages of the window, hours with any) in the files. Files can hold messages that
+    only an earlier run wrote, if the log has lost them since."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as sf
 
@@ -137,5 +137,5 @@ def _count(spark: SparkSession, plan: ReadPlan, target: Target) -> tuple[int, in
 
 
 def _side(ms: int | None) -> str:
-    """A time as part of a folder's name."""
+    """Format a time for the name of a folder."""
     return "open" if ms is None else format_time(ms).replace(":", "").replace("-", "")

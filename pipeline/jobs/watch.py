@@ -1,4 +1,5 @@
-"""Counting a topic as it grows: windows of event time, late messages bounded, copies left out."""
+"""Counts the messages of a topic as they come, by windows of create time. Late messages count up to
+a limit, and copies count once."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,31 +12,32 @@ from .dataframes import identity_of
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What to watch, and how."""
+    """Options of a watch."""
 
     server: str | Servers
     topic: str
     window: str = "1 minute"
     late: str = "5 minutes"
-    """How far behind the latest create time messages still count."""
+    """How far behind the latest create time a message still counts."""
     identity: str | None = None
     """SQL expression that is equal for copies of a message; by default its key, time and value."""
     by: str | None = None
     """SQL expression to count by, beside the window."""
     slice: str | None = None
-    """How much time a batch takes from each partition, for data that is there already; a length
-    up to `late` keeps a partition that is read more slowly from being late. None is `late`."""
+    """Length of time that a batch reads from each partition, for stored data. A length up to `late`
+    keeps messages of a slower partition from being late. None uses `late`."""
     checkpoint: str | None = None
-    """Folder in which the query remembers where it was; None begins anew each time."""
+    """Folder of the query's checkpoint; None begins anew each time."""
     available_now: bool = False
-    """Whether to end when what is there now is counted."""
+    """Whether to end when the messages stored now are counted."""
     trigger: str = "1 second"
     start: str = "earliest"
     """Where to begin without a checkpoint: earliest, latest, or JSON of offsets."""
 
 
 def counts(spark: SparkSession, watch: Watch) -> DataFrame:
-    """A streaming DataFrame: `start`, `end` of the window, `value` of `by`, `count`, `latest`."""
+    """Return a streaming DataFrame: `start` and `end` of the window, `by`, `count`, and `latest`,
+    the latest create time."""
     from pyspark.sql import functions as sf
 
     from ..connecting import connection_options
@@ -52,7 +54,8 @@ def counts(spark: SparkSession, watch: Watch) -> DataFrame:
         )
         .load()
     )
-    # The watermark follows the latest create time: one wrong clock would make all else late.
+    # Spark's watermark follows the latest create time, so one message from the future would make
+    # all others late.
     soon = sf.current_timestamp() + sf.make_dt_interval(secs=sf.lit(AHEAD_MS // 1000))
     value = sf.lit(None) if watch.by is None else sf.expr(watch.by)
     return (
@@ -71,7 +74,8 @@ def counts(spark: SparkSession, watch: Watch) -> DataFrame:
 def start_watch(
     spark: SparkSession, watch: Watch, show: Callable[[DataFrame, int], None]
 ) -> StreamingQuery:
-    """Begin; `show` gets the windows that changed in a batch, and the batch's number."""
+    """Start the query. `show` is called with the windows that changed in a batch, and the batch's
+    number."""
     writer = counts(spark, watch).writeStream.outputMode("update").foreachBatch(show)
     if watch.checkpoint is not None:
         writer = writer.option("checkpointLocation", watch.checkpoint)
