@@ -317,6 +317,7 @@ class Admin(_Blocking):
     partition_count = _waits(_Admin.partition_count)
     describe_cluster = _waits(_Admin.describe_cluster)
     describe_topic = _waits(_Admin.describe_topic)
+    find_window = _waits(_Admin.find_window)
     alter_topic = _waits(_Admin.alter_topic)
     broker_settings = _waits(_Admin.broker_settings)
     create_partitions = _waits(_Admin.create_partitions)
