@@ -222,7 +222,10 @@ class _Selection:
         """Add plain messages, as many as there is room for."""
         data = self._data
         size = walk(data, start, end, check_crc=False).count
-        found = gather(data, start, end, size, with_keys=False, with_values=False)
+        try:
+            found = gather(data, start, end, size, with_keys=False, with_values=False)
+        except ValueError as error:  # An offset that no log has.
+            raise CorruptMessage(str(error)) from error
         rows = self._rows(found.offsets, found.timestamps)
         if rows is None:
             return

@@ -291,6 +291,11 @@ class MetadataLog:
         try:
             return self._current.take(self._note_stale)
         except StorageError as failure:
+            # A read can fail for want of a handle or of memory, and succeed right afterwards.
+            self._current.forget_reading()
+            if isinstance(failure.__cause__, OSError):
+                with suppress(StorageError):
+                    return self._current.take(self._note_stale)
             self._fail(failure)
             return False
 
