@@ -46,13 +46,15 @@ from ...protocol.api.topics.delete_records import (
     DeleteRecordsTopic,
 )
 from ...protocol.limits import LENGTH_BYTES, MAX_INTERVALS, MAX_PARTITIONS, MAX_TOPICS
+from ...protocol.window_topics import parse_window_name
 from ...testing.program import ServerProcess
-from ...testing.requests import create_topic
+from ...testing.requests import create_topic, fetch, message_set, produce
 from ...values import value_class
 from ..brokers import MIB, broker, data_folder, echo_request, processor_seconds
 from ..raw_client import encoded
 
 LIMIT_BYTES: Final = 400 * MIB
+WINDOW: Final = "bench..1500000000000..1500000000001"
 CONNECTIONS: Final = 20
 SECONDS: Final = 10.0
 _MANY: Final = 24_000
@@ -75,6 +77,8 @@ class Attack:
     body: object
     reads: bool = True
     """Whether the clients read the answers."""
+    needs_messages: bool = False
+    """Whether the topic has 12 MB of messages, every other one of them in the window `WINDOW`."""
 
     def frame(self) -> bytes:
         return encoded(self.body, encoding=self.encoding)
@@ -94,6 +98,7 @@ def attacks() -> dict[str, Attack]:
     folders = DescribableLogDirTopic(name="bench", partitions=[0] * MAX_PARTITIONS)
     segments = DescribeLogTopic(name="bench", partitions=[0] * MAX_PARTITIONS)
     more = CreatePartitionsTopic(name="bench", count=51)
+    window = fetch(WINDOW, (0, 0), min_bytes=1, partition_max_bytes=1 << 26)
     return {
         "count_by_time": Attack(native, counts, reads=False),
         "count_by_time_read": Attack(native, counts),
@@ -105,6 +110,8 @@ def attacks() -> dict[str, Attack]:
         "create_partitions": Attack(
             kafka, CreatePartitionsRequest(topics=[more] * MAX_TOPICS, validate_only=True)
         ),
+        "fetch_window": Attack(kafka, window, reads=False, needs_messages=True),
+        "fetch_window_read": Attack(kafka, window, needs_messages=True),
     }
 
 
@@ -134,7 +141,9 @@ def pipelined(
         data = stack.enter_context(data_folder())
         options = ("--kafka-listen", "127.0.0.1:0")
         server, client = stack.enter_context(broker(*options, data=data))
-        client.exchange(encoded(create_topic("bench", partitions=50)))
+        client.exchange(encoded(create_topic("bench", partitions=50, retention_ms=-1)))
+        for _ in range(12 if attack.needs_messages else 0):
+            client.exchange(encoded(produce("bench", _in_and_out())))
         assert server.kafka is not None
         address = server.native if attack.encoding is native else server.kafka
         clients = [_Client(address, attack) for _ in range(CONNECTIONS)]
@@ -216,6 +225,14 @@ class _Client:
                 self._left_bytes = int.from_bytes(self._head, "big")
                 self._head = b""
                 self.answered += 1
+
+
+def _in_and_out() -> bytes:
+    """Return a record set of about 1 MB. Every other message is in `WINDOW`."""
+    window = parse_window_name(WINDOW)
+    assert window is not None
+    times = (window.from_ms, window.from_ms + 1000) * 450
+    return message_set(*times, value=bytes(1000))
 
 
 def _turn(clients: Sequence[_Client]) -> None:

@@ -47,7 +47,7 @@ from .fetch_windows import partitions_of
 from .repeats import repeats
 from .window_reads import WindowRead, first_message, largest_message, latest_offset, prepare
 
-CHOSEN_BYTES: Final = 4 << 20
+CHOSEN_BYTES: Final = 1 << 20
 """The most bytes of selected messages in one answer, or one record set: they are held in memory
 until they are sent."""
 
@@ -197,17 +197,25 @@ def fetch(
     newest_magic: int,
 ) -> PendingAnswer:
     """Answer a fetch that names windows. `others` answers for the other topics; the client knows
-    message formats up to `newest_magic`."""
-    fetching = _WindowFetch(services, request, version, others, newest_magic)
-    task = services.work.start(fetching.answer())
+    message formats up to `newest_magic`.
 
-    def make() -> FetchResponse | PendingAnswer:
-        if task.done():
-            return task.result()
-        fetching.hurry()
-        return PendingAnswer(task, task.result, turns=fetching.turns)
+    The search begins when the answer's turn has come: otherwise each of a hundred requests in
+    flight would hold its selected messages until then.
+    """
 
-    return PendingAnswer(_HurriedTask(task), make, may_hurry=True, turns=fetching.turns)
+    def begin() -> PendingAnswer:
+        fetching = _WindowFetch(services, request, version, others, newest_magic)
+        task = services.work.start(fetching.answer())
+
+        def make() -> FetchResponse | PendingAnswer:
+            if task.done():
+                return task.result()
+            fetching.hurry()
+            return PendingAnswer(task, task.result, turns=fetching.turns)
+
+        return PendingAnswer(_HurriedTask(task), make, may_hurry=True, turns=fetching.turns)
+
+    return PendingAnswer(services.work.nothing(), begin)
 
 
 class _HurriedTask(Wait):
