@@ -111,7 +111,6 @@ def attacks() -> dict[str, Attack]:
             kafka, CreatePartitionsRequest(topics=[more] * MAX_TOPICS, validate_only=True)
         ),
         "fetch_window": Attack(kafka, window, reads=False, needs_messages=True),
-        "fetch_window_read": Attack(kafka, window, needs_messages=True),
     }
 
 

@@ -218,3 +218,19 @@ async def test_a_writer_beside_many_readers(broker: Broker, client: Wire) -> Non
     async with asyncio.timeout(30):
         for reader in readers:
             assert await reader == expected
+
+
+async def test_a_fetch_selects_messages_when_its_turn_has_come(
+    broker: Broker, client: Wire
+) -> None:
+    """Otherwise each of a hundred requests in flight would hold the messages that it found."""
+    await append(client, "t", timed(range(AT_14 - 500, AT_14 + 500, 10)))
+    waits = fetch(f"t..{HOUR}", (0, 0), max_wait_ms=30_000, min_bytes=10**6)
+    client.send_together(*[waits] * 30)
+    assert broker.addresses.kafka is not None
+    async with wire(broker.addresses.kafka, kafka) as other:
+        while not len(broker.services.fetches):
+            await other.call(MetadataRequest(topics=[]))
+        for _ in range(30):
+            await other.call(MetadataRequest(topics=[]))
+    assert len(broker.services.fetches) == 1
