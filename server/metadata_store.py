@@ -174,7 +174,7 @@ class MetadataStore:
         self._asked: deque[tuple[str, TopicChange]] = deque()
         """Topics with their changes that are not done, in the order of the requests."""
         self._trying_again: asyncio.Task[None] | None = None
-        self._syncing_again: asyncio.Task[None] | None = None
+        self._retrying: asyncio.Task[None] | None = None
         self._waiting: deque[Waiting] = deque()
         self._pending: tuple[int, int] = (0, 0)
         """The number and the bytes of new positions in commits that are not applied yet."""
@@ -257,6 +257,8 @@ class MetadataStore:
         if self._applying is None:
             change = self.metadata.next_change()
             self._answer_waiting()
+            if self.metadata.not_read is not None:
+                self._read_again_later(self.metadata.not_read)
             if change is None and not self._access_changed:
                 self._settle()
             else:
@@ -353,6 +355,13 @@ class MetadataStore:
         if self._waiting and self._waiting[0].offset <= self.metadata.applied:
             self._waiting.popleft().fail(error)
 
+    def _read_again_later(self, error: StorageError) -> None:
+        """Fail the waits whose records are not applied. They are applied when they can be read."""
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            each.fail(error)
+        self._again_later(self.moved)
+
     def _sync_not_begun(self) -> None:
         """At a single broker: fail the waits whose records are not synced, and sync them later."""
         if not self.leadership.alone:
@@ -364,13 +373,17 @@ class MetadataStore:
         )
         while self._waiting and self._waiting[-1].offset >= log.flusher.synced_offset:
             self._waiting.pop().fail(error)
-        if self._syncing_again is None:
-            self._syncing_again = self._work.start(self._sync_again())
+        self._again_later(partial(self._commits.request, self._sync))
 
-    async def _sync_again(self) -> None:
+    def _again_later(self, step: Callable[[], None]) -> None:
+        """Call `step` after `RETRY_SECONDS`, unless such a call is pending."""
+        if self._retrying is None:
+            self._retrying = self._work.start(self._retry(step))
+
+    async def _retry(self, step: Callable[[], None]) -> None:
         await asyncio.sleep(RETRY_SECONDS)
-        self._syncing_again = None
-        self._commits.request(self._sync)
+        self._retrying = None
+        step()
 
     def _append(self, record: MetadataRecord) -> Waiting:
         """Append a record; returns the wait for it."""

@@ -20,6 +20,7 @@ from ..directory.position_reading import PositionReading
 from ..directory.reserve import Reserve
 from ..directory.topic_changes import TopicChanges
 from ..directory.topics import TopicEntry
+from ..files import RETRIABLE_ERRORS
 from ..log.leader_epochs import EpochWrite
 from ..log.log import Log
 from ..names import METADATA_TOPIC
@@ -76,6 +77,9 @@ class MetadataLog:
         """Why confirmed records may be missing; empty if nothing suggests that."""
         self.failure: StorageError | None = None
         """Why no more records are applied, if a record cannot be read."""
+        self.not_read: StorageError | None = None
+        """Why the next record could not be read for now: no file handle was free, for example. The
+        next call of `next_change` reads it again."""
         self.min_log_bytes = MIN_LOG_BYTES
         self._adopts = adopts
         self.topics = TopicProposals(changes, reserve, self.append, self.check_topic)
@@ -224,8 +228,9 @@ class MetadataLog:
                 if not self._alone:
                     raise
                 self.put_off(self.matching, error)
-        if self.failure is not None:
-            raise StorageError(self.failure.message)
+        unread = self.failure or self.not_read
+        if unread is not None:
+            raise StorageError(unread.message)
 
     def finish(self, change: SteppedChange[TopicEntry]) -> None:
         """Carry out a change of a topic at once, at a single broker: its record is committed once
@@ -288,15 +293,16 @@ class MetadataLog:
 
     def _fold(self) -> bool:
         """Apply one more record to the state, if one may be applied. Returns whether it did."""
+        self.not_read = None
         try:
             return self._current.take(self._note_stale)
         except StorageError as failure:
-            # A read can fail for want of a handle or of memory, and succeed right afterwards.
             self._current.forget_reading()
-            if isinstance(failure.__cause__, OSError):
-                with suppress(StorageError):
-                    return self._current.take(self._note_stale)
-            self._fail(failure)
+            cause = failure.__cause__
+            if isinstance(cause, OSError) and cause.errno in RETRIABLE_ERRORS:
+                self.not_read = failure
+            else:
+                self._fail(failure)
             return False
 
     def _note_stale(self, name: str) -> None:

@@ -14,6 +14,7 @@ from horolog.protocol.errors import (
     InvalidRequest,
     StorageError,
 )
+from horolog.server import metadata_store
 from horolog.server.broker import Broker
 from horolog.server.metadata_store import MetadataStore
 from horolog.storage.directory.position_reading import PositionReading
@@ -22,6 +23,7 @@ from horolog.storage.directory.position_table import NAME_BYTES, POSITION_BYTES
 from horolog.storage.files import Files, SystemFiles
 from horolog.testing.broker import running_broker
 from horolog.testing.files import FaultyFiles, QuickFiles
+from horolog.testing.waiting import until
 
 LOG = f"{0:020d}.log"
 
@@ -312,3 +314,21 @@ async def test_a_name_in_use_lives_on(tmp_path: Path) -> None:
         found = held.get("group", "a", 0)
         assert found is not None
         assert (found.offset, found.commit_time_ms) == (1, 1000)
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENOMEM])
+async def test_a_record_that_could_not_be_read_is_applied_later(
+    tmp_path: Path, error: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is missing to read what was just written: no restart is needed."""
+    monkeypatch.setattr(metadata_store, "RETRY_SECONDS", 0.01)
+    files = FaultyFiles(QuickFiles())
+    async with opened(tmp_path, files) as (store, positions, broker):
+        await store.commit("a", [position(1)])
+        files.fail("pread", error, times=2, name=LOG)
+        with pytest.raises(StorageError, match="cannot be applied"):
+            await store.commit("a", [position(2)])
+        await until(lambda: state(positions)["a"]["a", 0].offset == 2)
+        await store.commit("a", [position(3)])
+        assert state(positions)["a"]["a", 0].offset == 3
+        assert broker.services.metadata.metadata.failure is None
