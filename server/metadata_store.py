@@ -174,7 +174,8 @@ class MetadataStore:
         self._asked: deque[tuple[str, TopicChange]] = deque()
         """Topics with their changes that are not done, in the order of the requests."""
         self._trying_again: asyncio.Task[None] | None = None
-        self._retrying: asyncio.Task[None] | None = None
+        self._retried: set[Callable[[], None]] = set()
+        """The steps that failed for now and are called again soon."""
         self._waiting: deque[Waiting] = deque()
         self._pending: tuple[int, int] = (0, 0)
         """The number and the bytes of new positions in commits that are not applied yet."""
@@ -373,16 +374,20 @@ class MetadataStore:
         )
         while self._waiting and self._waiting[-1].offset >= log.flusher.synced_offset:
             self._waiting.pop().fail(error)
-        self._again_later(partial(self._commits.request, self._sync))
+        self._again_later(self._request_sync)
+
+    def _request_sync(self) -> None:
+        self._commits.request(self._sync)
 
     def _again_later(self, step: Callable[[], None]) -> None:
-        """Call `step` after `RETRY_SECONDS`, unless such a call is pending."""
-        if self._retrying is None:
-            self._retrying = self._work.start(self._retry(step))
+        """Call `step` after `RETRY_SECONDS`, unless that call is pending."""
+        if step not in self._retried:
+            self._retried.add(step)
+            self._work.start(self._retry(step))
 
     async def _retry(self, step: Callable[[], None]) -> None:
         await asyncio.sleep(RETRY_SECONDS)
-        self._retrying = None
+        self._retried.discard(step)
         step()
 
     def _append(self, record: MetadataRecord) -> Waiting:
