@@ -1,5 +1,9 @@
-# The compiler is in the first stage alone; what it makes of the kernel goes along in the wheel.
-FROM python:3.12-slim AS build
+# The full version of the base image, here alone. To pin its bytes, build with a digest:
+# docker build --build-arg PYTHON_IMAGE=python:TAG@sha256:DIGEST .
+ARG PYTHON_IMAGE=python:3.12.12-slim-bookworm
+
+# The first stage has the compiler. The wheel that it builds contains the compiled kernel.
+FROM ${PYTHON_IMAGE} AS build
 
 WORKDIR /build
 RUN apt-get update \
@@ -14,7 +18,7 @@ RUN pip install --no-cache-dir --require-hashes -r requirements/build.txt \
 COPY . source
 RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir horolog ./source
 
-FROM python:3.12-slim
+FROM ${PYTHON_IMAGE}
 
 COPY --from=build /build/run /wheels/run
 RUN pip install --no-cache-dir --no-index --no-deps /wheels/run/*.whl && rm -r /wheels/run

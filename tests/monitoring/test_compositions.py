@@ -53,6 +53,10 @@ def test_a_composition_is_well_formed(root: Path, image: dict[str, str], name: s
         for port in each.get("ports", []):
             assert port.startswith("127.0.0.1:")
             ports.append(port.split(":")[1])
+        assert "mem_limit" in each
+        for needed, how in each.get("depends_on", {}).items():
+            assert how == {"condition": "service_healthy"}
+            assert "healthcheck" in composition["services"][needed]
         volumes += [volume.partition(":")[0] for volume in each["volumes"]]
         tag = each.get("image", "a:1.0")
         assert re.fullmatch(r"[\w./-]+:v?\d+\.\d+(\.\d+)?", tag), "not a version that stays"

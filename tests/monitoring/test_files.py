@@ -14,8 +14,13 @@ import pytest
 import yaml
 
 from horolog.config.broker import broker_settings
+from horolog.protocol.api.kafka import frames as kafka
+from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.server.memory_limit import fitting_limits
+from horolog.testing.broker import running_broker
+from horolog.testing.ports import free_port
 from horolog.testing.program import READY, Program
+from horolog.testing.wire import wire
 
 from .queries import dashboard_queries, rule_queries
 
@@ -61,6 +66,9 @@ def test_the_composition_finds_its_files_and_stays_on_this_machine(docker: Path)
                 mounted.add(target)
             else:
                 assert source in composition["volumes"]
+        assert "mem_limit" in service
+        for how in service.get("depends_on", {}).values():
+            assert how == {"condition": "service_healthy"}
         image = service.get("image", "a:1.0")
         assert re.fullmatch(r"[\w/-]+:v?\d+\.\d+(\.\d+)?", image), "not a version that stays"
     assert (docker / composition["services"]["broker"]["build"]["context"] / "Dockerfile").is_file()
@@ -72,6 +80,28 @@ def test_the_composition_finds_its_files_and_stays_on_this_machine(docker: Path)
     assert target == {"targets": ["broker:7071"]}
     (source,) = load(docker / "grafana" / "datasource.yaml")["datasources"]
     assert (source["uid"], source["url"]) == ("prometheus", "http://prometheus:9090")
+
+
+async def test_other_containers_and_this_machine_are_told_their_own_addresses(
+    docker: Path, tmp_path: Path
+) -> None:
+    service = load(docker / "compose.yaml")["services"]["broker"]
+    env = service["environment"]
+    inside, outside = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    listen = env["HOROLOG_KAFKA_LISTEN"].replace("0.0.0.0:9092", outside)
+    told = []
+    async with running_broker(
+        tmp_path,
+        kafka_listen=listen.replace("0.0.0.0:19092", inside),
+        advertised_listeners=env["HOROLOG_ADVERTISED_LISTENERS"],
+    ):
+        for address in (outside, inside):
+            async with wire(address, kafka) as client:
+                (node,) = (await client.call(MetadataRequest(topics=[]))).brokers
+                told.append(f"{node.host}:{node.port}")
+    assert told == ["127.0.0.1:9092", "broker:19092"]
+    assert f"{told[0]}:9092" in service["ports"]
+    assert service["expose"] == [told[1].rpartition(":")[2]]
 
 
 def test_the_dashboard_holds_together(docker: Path) -> None:
@@ -158,6 +188,10 @@ def test_the_container_runs_a_broker_that_is_nobody_special(root: Path) -> None:
     found = instructions(root / "Dockerfile")
     stages = [number for number, (name, _) in enumerate(found) if name == "FROM"]
     assert len(stages) == 2
+    assert found[0][0] == "ARG"
+    name, _, base = found[0][1].partition("=")
+    assert re.fullmatch(r"python:3\.\d+\.\d+-[\w-]+", base), "not a version that stays"
+    assert {arguments.split()[0] for each, arguments in found if each == "FROM"} == {f"${{{name}}}"}
     last = found[stages[1] :]
     assert ("VOLUME", "/data") in last
     assert ("USER", "horolog") in last
