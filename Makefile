@@ -18,7 +18,7 @@ IMPORTED := bench cli client config pipeline protocol pyspark_horolog replicatio
 # Processes of the tests: twice the usual two processors, because tests mostly wait.
 WORKERS ?= 4
 
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
+INSTALL := requirements/install $(BIN)/python
 LOCKED := $(INSTALL) --require-hashes
 
 # PYTHON=... chooses the interpreter; else the first of these that is new enough and can make a
