@@ -1,4 +1,5 @@
-"""`python -m horolog.bench.fixture`: how long a test waits for `horolog_broker`, and after it."""
+"""`python -m horolog.bench.fixture`: how long a test waits for the start and the stop of the
+fixture `horolog_broker`."""
 
 import sys
 import time
@@ -10,8 +11,8 @@ from .figure import Figure, quantile
 
 
 def main(tests: int = 100) -> int:
-    """Print how long so many tests would have waited. The one before them, which imports what is
-    needed, is not counted."""
+    """Print how long each of some tests would wait. A first test is not counted, because it imports
+    the modules."""
     starts: list[float] = []
     stops: list[float] = []
     with TemporaryDirectory() as folder:
