@@ -224,7 +224,7 @@ def repair(
         typer.Argument(metavar="DIR", help="A data directory, or the folder of one partition."),
     ],
     as_json: Json = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Repair without asking.")] = False,
 ) -> None:
     """Put damaged stored files right.
 

@@ -52,30 +52,30 @@ pipeline = group("Jobs between topics, files and clusters.")
 
 def replay(
     topic: TopicName,
-    out: Annotated[str, typer.Option(metavar="FOLDER", help="Where the files go.")],
+    out: Annotated[str, typer.Option(metavar="FOLDER", help="Folder for the files.")],
     start: From = None,
     end: To = None,
     max_out_of_order: Annotated[
         str | None,
         typer.Option(
             metavar="LENGTH",
-            help="No message comes later than this after a later one, so reading may end that "
-            "much after --to. When not given it goes on to the end of the log.",
+            help="How late a message can arrive. Reading then ends this long after --to. By "
+                "default it goes on to the end of the log.",
         ),
     ] = None,
     what_is_left: Annotated[
         bool,
         typer.Option(
             "--what-is-left",
-            help="Go on although messages of these times may have been deleted already.",
+            help="Go on even if messages of these times may have been deleted.",
         ),
     ] = False,
     gaps: Annotated[
         bool,
-        typer.Option("--gaps", help="Take it that the log has offsets without messages."),
+        typer.Option("--gaps", help="Accept offsets without messages in the log."),
     ] = False,
     plan_only: Annotated[
-        bool, typer.Option("--plan", help="Print what would be read, and end.")
+        bool, typer.Option("--plan", help="Print what would be read, and exit.")
     ] = False,
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
@@ -175,7 +175,7 @@ def lag(
         list[str] | None,
         typer.Argument(
             metavar="[NAME]...",
-            help="Names of positions; all when not given.",
+            help="Names of positions; by default all.",
             callback=check_texts,
         ),
     ] = None,
@@ -183,7 +183,7 @@ def lag(
         str | None,
         typer.Option(
             metavar="LENGTH",
-            help="Exit with 1 when a reader is further behind than this: 30s, 5m, 1h30m.",
+            help="Exit with 1 if the lag of a reader is larger: 30s, 5m, 1h30m.",
         ),
     ] = None,
     server: Server = DEFAULT_SERVER,
@@ -268,30 +268,31 @@ def watch(
     late: Annotated[
         str,
         typer.Option(
-            metavar="LENGTH", help="How far behind the latest create time messages still count."
+            metavar="LENGTH", help="How late a message may be, behind the latest create time, and still count."
         ),
     ] = "5m",
     by: Annotated[
         str | None,
-        typer.Option(metavar="SQL", help="What to count by too, such as CAST(key AS STRING)."),
+        typer.Option(metavar="SQL", help="A further expression to group by, such as CAST(key AS STRING)."),
     ] = None,
     identity: Annotated[
         str | None,
         typer.Option(
-            metavar="SQL", help="Equal for copies of a message; key, time and value if not given."
+            metavar="SQL", help="Expression that is equal for copies of a message; by default key, time and "
+                "value."
         ),
     ] = None,
     checkpoint: Annotated[
         str | None,
-        typer.Option(metavar="FOLDER", help="Remember there where it was, and go on from it."),
+        typer.Option(metavar="FOLDER", help="Folder for the progress; a later run continues from it."),
     ] = None,
     from_now: Annotated[
-        bool, typer.Option("--new", help="Only what comes from now on; else all there is too.")
+        bool, typer.Option("--new", help="Count only messages from now on, without those that are stored already.")
     ] = False,
     available_now: Annotated[
-        bool, typer.Option("--available-now", help="End when what is there is counted.")
+        bool, typer.Option("--available-now", help="End when all stored messages are counted.")
     ] = False,
-    every: Annotated[str, typer.Option(metavar="LENGTH", help="Time from batch to batch.")] = "1s",
+    every: Annotated[str, typer.Option(metavar="LENGTH", help="Time between batches.")] = "1s",
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
     server: Server = DEFAULT_SERVER,
@@ -352,7 +353,7 @@ pipeline.command()(watch)
 
 def doctor(
     start: Annotated[
-        bool, typer.Option("--start", help="Start Spark too, and let a worker do something.")
+        bool, typer.Option("--start", help="Also start Spark, and run a small task on a worker.")
     ] = False,
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
@@ -390,7 +391,7 @@ def env(as_json: Json = False) -> None:
 
 
 def package(
-    target: Annotated[Path, typer.Argument(metavar="FILE", help="Where to: horolog.zip.")],
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="File to write, such as horolog.zip.")],
 ) -> None:
     """Write this package as a file that spark-submit sends to workers without it: --py-files FILE.
 

@@ -13,7 +13,7 @@ from ..options import Json, check_address, check_texts, group
 from ..output import NOTHING, emit, json_line, table
 from .profiles import Layer, Profiles
 
-profile = group("Servers and how to be let in there, under names.")
+profile = group("Profiles: named servers, with their TLS settings and logins.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the profile.")]
 
@@ -26,26 +26,26 @@ def _file(help: str) -> Any:
 def add(
     name: Name,
     address: Annotated[
-        str, typer.Option("--server", metavar="ADDRESS", help="Where it leads.")
+        str, typer.Option("--server", metavar="ADDRESS", help="Address of the server.")
     ] = DEFAULT_ADDRESS,
-    ca: Annotated[str | None, _file("Certificates that the server's is to be signed by.")] = None,
-    client_cert: Annotated[str | None, _file("The client's own certificate.")] = None,
-    client_key: Annotated[str | None, _file("Its key.")] = None,
-    client_key_password_file: Annotated[str | None, _file("The key's password.")] = None,
-    user: Annotated[str | None, typer.Option(metavar="NAME", help="Who to log in as.")] = None,
-    password_file: Annotated[str | None, _file("The user's password, on one line.")] = None,
+    ca: Annotated[str | None, _file("CA certificates (PEM) that signed the server's certificate.")] = None,
+    client_cert: Annotated[str | None, _file("Certificate of the client (PEM).")] = None,
+    client_key: Annotated[str | None, _file("Private key of the client.")] = None,
+    client_key_password_file: Annotated[str | None, _file("File with the password of the private key.")] = None,
+    user: Annotated[str | None, typer.Option(metavar="NAME", help="User to log in as.")] = None,
+    password_file: Annotated[str | None, _file("File with the user's password, on one line.")] = None,
     password_command: Annotated[
         str | None,
         typer.Option(
-            metavar="COMMAND", help="A command that prints it, such as that of a keyring."
+            metavar="COMMAND", help="Command that prints the user's password, such as a keyring's."
         ),
     ] = None,
-    token_file: Annotated[str | None, _file("A token for OAUTHBEARER.")] = None,
+    token_file: Annotated[str | None, _file("File with a token for OAUTHBEARER.")] = None,
     token_command: Annotated[
-        str | None, typer.Option(metavar="COMMAND", help="A command that prints one.")
+        str | None, typer.Option(metavar="COMMAND", help="Command that prints a token.")
     ] = None,
     mechanism: Annotated[
-        str | None, typer.Option(metavar="NAME", help="SCRAM-SHA-512 when not given.")
+        str | None, typer.Option(metavar="NAME", help="SASL mechanism; by default SCRAM-SHA-512.")
     ] = None,
 ) -> None:
     """Add a profile, or replace it, and use it from now on.

@@ -253,8 +253,8 @@ class ReplicaLog:
         log.producers.abort_open(log.log_end_offset)
 
     def _take_for_own(self, epoch: int) -> None:
-        """Nobody knows in which epochs the messages were written. They count as messages of this
-        one, of which no other log has any: so all others are copied anew."""
+        """Count all messages as messages of this epoch, because their epochs are not known. No
+        other log has messages of this epoch, so all others are copied anew."""
         log = self.log
         first_offset = log.segment_list.first.base_offset
         with suppress(OSError, StorageError):  # The next epoch is written all the same.
@@ -404,7 +404,7 @@ class ReplicaLog:
         due = log.log_end_offset
         if facts.offset != due:
             raise InvalidRequest(
-                f"a stretch from offset {facts.offset} on is to be appended to "
+                f"cannot append messages from offset {facts.offset} on to "
                 f"{log.topic}-{log.partition}, which ends at {due}"
             )
         try:

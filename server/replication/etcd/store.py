@@ -66,7 +66,7 @@ class ClusterStore:
         return self._seen(await self.gateway.range(self._prefix))
 
     async def transact(self, change: Transact, cluster_id: str) -> Seen:
-        """Change the state if nobody has changed it meanwhile. Returns the keys after that."""
+        """Change the state unless another member has changed it. Returns the keys after that."""
         unchanged = [(self._state, change.state_revision)]
         puts = [Put(self._state, encode_state(StoredState(cluster_id, change.state)))]
         if change.lead_on_lease is not None:

@@ -190,7 +190,7 @@ class _ValueReader:
     def numbers(self, value: object, count: int) -> list[int]:
         right = isinstance(value, list) and len(value) == count
         if not right or not all(type(each) is int for each in value):  # type: ignore[attr-defined]
-            raise self.wrong(f"has {str(value)[:_SHOWN]} where {count} numbers are to be")
+            raise self.wrong(f"has {str(value)[:_SHOWN]} where {count} numbers are expected")
         return value  # type: ignore[return-value]
 
     def lists(self, name: str, count: int) -> list[list[int]]:
@@ -214,7 +214,7 @@ class _ValueReader:
         logs = []
         for topic, partitions in value["logs"].items():
             if not isinstance(partitions, list):
-                raise self.wrong(f"has {str(partitions)[:_SHOWN]} where a list is to be")
+                raise self.wrong(f"has {str(partitions)[:_SHOWN]} where a list is expected")
             for each in partitions:
                 partition, end, start = self.numbers(each, 3)
                 logs.append(((topic, partition), end, start))
