@@ -226,7 +226,7 @@ def repair(
     as_json: Json = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Repair without asking.")] = False,
 ) -> None:
-    """Put damaged stored files right.
+    """Repair damaged stored files.
 
     Shows what is wrong and how it would be repaired, and asks before it changes anything. Good
     messages stay, with their offsets. Bytes that are removed are kept in a .broken file beside the

@@ -159,7 +159,9 @@ def test_a_second_run_goes_on_with_what_is_there(tmp_path: Path, tree: Path) -> 
     folder = tmp_path / "folder"
     folder.mkdir()
     for number in range(3):
-        (folder / f"file-{number}").touch()
+        path = folder / f"file-{number}"
+        path.touch()
+        os.utime(path, ns=(OLD_MS * 1_000_000, OLD_MS * 1_000_000))
     tours = []
     for _ in range(2):
         with serving(tmp_path / "data", "--history", folder, command="demo") as server:
@@ -168,6 +170,12 @@ def test_a_second_run_goes_on_with_what_is_there(tmp_path: Path, tree: Path) -> 
             assert server.stop() == 0
         assert len(read) == 3
     assert "3 were sent just now" in tours[0]
+    for tour in tours:
+        assert "Topic demo-clicks has seven clicks that came out of order." in tour
+        assert (
+            "it is offset 3 up to 3: 0 messages, of which 0 are of other times, and 1 of the "
+            "window are not among them." in tour
+        ), "no range of offsets of these files is wrong"
     assert "3 are from an earlier run" in tours[1]
     assert "sent just now" not in tours[1]
 
