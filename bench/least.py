@@ -186,8 +186,8 @@ class Listening(NamedTuple):
 
 @contextmanager
 def process(arguments: Sequence[str], module: str = __name__) -> Iterator[Listening]:
-    """Run a module that calls `listen_on`, and end it. Raises `RuntimeError` if it does not listen.
-    """
+    """Run a module that calls `listen_on`, and end it. Raises `RuntimeError` if it does not
+    listen."""
     command = [sys.executable, "-m", module, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
         try:

@@ -24,8 +24,8 @@ for name, module in sys.modules.items():
 
 
 def libraries() -> list[str]:
-    """Return the modules of libraries, and of Python's own library, in the order of their imports.
-    """
+    """Return the modules of libraries, and of Python's own library, in the order of their
+    imports."""
     listed = _LISTED.format(package=__name__.partition(".")[0])
     run = subprocess.run([sys.executable, "-c", listed], capture_output=True, text=True, check=True)
     return run.stdout.split()

@@ -159,8 +159,8 @@ def fetch_rate(
 
 
 def filled(client: RawClient, fetch_bytes: int, log_bytes: int) -> list[bytes]:
-    """Fill a log; return requests that are each answered with `fetch_bytes`. Each is checked once.
-    """
+    """Fill a log; return requests that are each answered with `fetch_bytes`. Each is checked
+    once."""
     client.call(create_topic("bench", retention_ms=-1))
     data, count = sets(100, 256 << 10)
     times = log_bytes // len(data)

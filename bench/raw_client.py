@@ -180,7 +180,8 @@ def decoded(api: Api, version: int, frame: memoryview | bytes, encoding: Encodin
 
 
 def check_end(client: RawClient, topic: str, messages: int) -> None:
-    """Raise `RefusedRequest` unless a topic's only partition has had exactly `messages` messages."""
+    """Raise `RefusedRequest` unless a topic's only partition has had exactly `messages`
+    messages."""
     end = result(client.call(list_offsets(topic, (0, _LATEST)))).offset
     if end != messages:
         raise RefusedRequest(

@@ -183,7 +183,10 @@ def list_(data_dir: DataDir = None, server: Server = DEFAULT_SERVER, as_json: Js
 @acls.command("test")
 def decide(
     principal: Annotated[
-        str, typer.Argument(metavar="PRINCIPAL", callback=check_text, help="The principal, such as User:alice.")
+        str,
+        typer.Argument(
+            metavar="PRINCIPAL", callback=check_text, help="The principal, such as User:alice."
+        ),
     ],
     operation: Annotated[str, typer.Option("--operation", metavar="OP", help=f"One of {_TITLES}.")],
     topic: Topic = None,

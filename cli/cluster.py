@@ -39,15 +39,25 @@ Etcd = Annotated[
     str, typer.Option("--etcd", metavar="URL[,URL]", help="Addresses of etcd, separated by commas.")
 ]
 Credentials = Annotated[
-    str, typer.Option("--etcd-credentials", metavar="FILE", help="File with user and password of etcd, one per line.")
+    str,
+    typer.Option(
+        "--etcd-credentials",
+        metavar="FILE",
+        help="File with user and password of etcd, one per line.",
+    ),
 ]
 Ca = Annotated[
-    str, typer.Option("--etcd-ca", metavar="FILE", help="CA certificates that signed etcd's certificate.")
+    str,
+    typer.Option(
+        "--etcd-ca", metavar="FILE", help="CA certificates that signed etcd's certificate."
+    ),
 ]
 Cert = Annotated[
     str, typer.Option("--etcd-cert", metavar="FILE", help="Client certificate for etcd.")
 ]
-Key = Annotated[str, typer.Option("--etcd-key", metavar="FILE", help="Private key of the client certificate.")]
+Key = Annotated[
+    str, typer.Option("--etcd-key", metavar="FILE", help="Private key of the client certificate.")
+]
 
 BY_HAND: Final = (
     "--etcd and --cluster say in which cluster. Without etcd there is no list of brokers to take "
@@ -71,12 +81,18 @@ def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the cluster in etcd.")],
     etcd: Etcd,
     data_dir: Annotated[
-        Path, typer.Option("--data-dir", metavar="DIR", help="Directory with the data of the new cluster.")
+        Path,
+        typer.Option(
+            "--data-dir", metavar="DIR", help="Directory with the data of the new cluster."
+        ),
     ],
     broker_id: Annotated[
         int | None,
         typer.Option(
-            "--broker-id", min=1, max=999, help="Broker id for a directory that has none; 1 by default."
+            "--broker-id",
+            min=1,
+            max=999,
+            help="Broker id for a directory that has none; 1 by default.",
         ),
     ] = None,
     replace: Annotated[
@@ -125,14 +141,18 @@ def _made(directory: Path) -> Iterator[None]:
 
 
 def remove(
-    broker_id: Annotated[int, typer.Argument(metavar="ID", min=1, max=999, help="Id of the broker.")],
+    broker_id: Annotated[
+        int, typer.Argument(metavar="ID", min=1, max=999, help="Id of the broker.")
+    ],
     etcd: Etcd = "",
     name: Annotated[
         str, typer.Option("--cluster", metavar="NAME", help="Name of the cluster in etcd.")
     ] = "",
     accept_loss: Annotated[
         bool,
-        typer.Option("--accept-loss", help="Remove it although other brokers may lack its messages."),
+        typer.Option(
+            "--accept-loss", help="Remove it although other brokers may lack its messages."
+        ),
     ] = False,
     credentials: Credentials = "",
     ca: Ca = "",
@@ -297,7 +317,8 @@ def _unanswered(server: Servers, failures: list[HorologError]) -> HorologError:
 async def _status(
     server: Servers,
 ) -> tuple[DescribeReplicasResponse, Sequence[DescribeReplicasResponse]]:
-    """Return the state of the cluster, and all answers with their log ends if there is no leader."""
+    """Return the state of the cluster, and all answers with their log ends if there is no
+    leader."""
     _, found, answers = await _describe_any(server)
     leader = _leader_address(found)
     if leader is not None and not _leads(found):
@@ -387,14 +408,15 @@ def promote(
     broker_id: Annotated[
         int | None,
         typer.Argument(
-            metavar="[ID]", min=1, max=999, help="Id of the new leader; by default the broker at --server."
+            metavar="[ID]",
+            min=1,
+            max=999,
+            help="Id of the new leader; by default the broker at --server.",
         ),
     ] = None,
     accept_loss: Annotated[
         bool,
-        typer.Option(
-            "--accept-loss", help="Promote although acknowledged messages may be lost."
-        ),
+        typer.Option("--accept-loss", help="Promote although acknowledged messages may be lost."),
     ] = False,
     server: Server = DEFAULT_SERVER,
     as_json: Json = False,

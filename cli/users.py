@@ -48,7 +48,7 @@ PasswordFile = Annotated[
         "--password-file",
         metavar="FILE",
         help="File whose first line is the password; - for standard input. By default the "
-            "terminal asks for it.",
+        "terminal asks for it.",
     ),
 ]
 Iterations = Annotated[
@@ -58,7 +58,7 @@ Iterations = Annotated[
         max=MAX_SCRAM_ITERATIONS,
         metavar="N",
         help="Rounds of the hash. More rounds protect a stolen file better, and make logins "
-            "slower.",
+        "slower.",
     ),
 ]
 

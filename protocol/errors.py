@@ -182,8 +182,8 @@ class IllegalSaslState(CodedError, code=34, name="ILLEGAL_SASL_STATE"):
 
 
 class UnsupportedVersion(CodedError, code=35, name="UNSUPPORTED_VERSION"):
-    """The request or its version is unknown, or it needs transactions, which Horolog does not have.
-    """
+    """The request or its version is unknown, or it needs transactions, which Horolog does not
+    have."""
 
 
 class TopicAlreadyExists(CodedError, code=36, name="TOPIC_ALREADY_EXISTS"):

@@ -27,7 +27,8 @@ MAX_NAME: Final = 249
 
 EPOCH_MS_MINIMUM: Final = 10**11
 EPOCH_MS_MAXIMUM: Final = 10**14
-"""The bounds of all times that people write as numbers: others look like seconds or microseconds."""
+"""The bounds of all times that people write as numbers: others look like seconds or
+microseconds."""
 
 _LATEST_MS: Final = 253_402_300_799_999
 """The last millisecond of the year 9999, the last time that the basic form can write."""

@@ -1,5 +1,5 @@
-"""The largest requests of each kind: each names as many things as the limits of the protocol allow.
-"""
+"""The largest requests of each kind: each names as many things as the limits of the protocol
+allow."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -127,8 +127,8 @@ def _many(
 
 
 def _deep(api: Api, version: int, encoding: Encoding, size: Size) -> Any:
-    """Return a request with one item in the first array, and many items in the array of that item.
-    """
+    """Return a request with one item in the first array, and many items in the array of that
+    item."""
     array = _first_array(api.request, version, encoding)
     if array is None or not isinstance(array[1].of, type):
         return None

@@ -53,8 +53,8 @@ _PLACES: Final = (("", ()), (" of a principal without rights", ("authorization=o
 
 
 def longest_turn(size: Size = LARGEST, *, rounds: int = _ROUNDS) -> Iterator[BoundedFigure]:
-    """Yield, for each encoding and kind of request, the longest turn of all its largest requests.
-    """
+    """Yield, for each encoding and kind of request, the longest turn of all its largest
+    requests."""
     with data_folder() as data:
         data.mkdir()
         _add_rules(data, size)

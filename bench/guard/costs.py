@@ -294,8 +294,8 @@ def _end(client: RawClient) -> int:
 
 
 def _times(client: RawClient, request: bytes, requests: int) -> float:
-    """Return the median seconds of a request. Pauses between the requests let the other client run.
-    """
+    """Return the median seconds of a request. Pauses between the requests let the other client
+    run."""
     found = []
     for _ in range(requests):
         time.sleep(0.001)

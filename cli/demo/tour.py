@@ -197,7 +197,8 @@ class _Misplaced:
         )
 
     def any_in(self, first: int, last: int) -> bool:
-        """Whether the range of offsets has a message of another time, or lacks one of the window."""
+        """Whether the range of offsets has a message of another time, or lacks one of the
+        window."""
         return (
             min(self._oldest[first:last]) < self._times[first]
             or max(self._latest[first:last]) >= last

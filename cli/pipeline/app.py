@@ -416,7 +416,9 @@ def env(as_json: Json = False) -> None:
 
 
 def package(
-    target: Annotated[Path, typer.Argument(metavar="FILE", help="File to write, such as horolog.zip.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="FILE", help="File to write, such as horolog.zip.")
+    ],
 ) -> None:
     """Write this package as a file that spark-submit sends to workers without it: --py-files FILE.
 

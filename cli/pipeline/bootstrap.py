@@ -26,7 +26,10 @@ from .spark import DEFAULT_MASTER, Conf, Master, seen_by_spark, spark_session
 
 ValueColumn = Annotated[
     str | None,
-    typer.Option(metavar="SQL", help="Expression for the value; by default the column value, or the whole row as JSON."),
+    typer.Option(
+        metavar="SQL",
+        help="Expression for the value; by default the column value, or the whole row as JSON.",
+    ),
 ]
 KeyColumn = Annotated[
     str | None,
@@ -37,14 +40,14 @@ TimeColumn = Annotated[
     typer.Option(
         metavar="SQL",
         help="Expression for the time, a timestamp or epoch milliseconds; by default the "
-            "column timestamp.",
+        "column timestamp.",
     ),
 ]
 JobId = Annotated[
     str | None,
     typer.Option(
-        metavar="ID", help="Id of this load. A second run with the same id within a day appends nothing "
-            "twice."
+        metavar="ID",
+        help="Id of this load. A second run with the same id within a day appends nothing twice.",
     ),
 ]
 
@@ -52,7 +55,8 @@ JobId = Annotated[
 def bootstrap(
     topic: Annotated[str, typer.Option(metavar="TOPIC", help="Topic for the rows.")],
     path: Annotated[
-        str | None, typer.Argument(metavar="[PATH]", help="Files or folders to read; none with jdbc.")
+        str | None,
+        typer.Argument(metavar="[PATH]", help="Files or folders to read; none with jdbc."),
     ] = None,
     kind: Annotated[
         str, typer.Option("--format", help="parquet, csv (with a header), json, orc or jdbc.")

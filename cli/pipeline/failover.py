@@ -28,7 +28,7 @@ MaxLatency = Annotated[
     typer.Option(
         metavar="LENGTH",
         help="The longest time from create to append in the old cluster (30s, 5m): the result "
-            "of `horolog pipeline latency`, or the maximum of horolog_max_latency_seconds.",
+        "of `horolog pipeline latency`, or the maximum of horolog_max_latency_seconds.",
     ),
 ]
 OldServer = Annotated[
@@ -48,7 +48,7 @@ LastRead = Annotated[
     typer.Option(
         metavar="TIME",
         help="If the old cluster is gone, instead of --name and --from-server: the create "
-            "time of the last message read in it, in the partition where that time is earliest.",
+        "time of the last message read in it, in the partition where that time is earliest.",
     ),
 ]
 SamePartitions = Annotated[
@@ -63,7 +63,7 @@ Check = Annotated[
     typer.Option(
         "--check",
         help="Compare all messages of both clusters with Spark; exit with 1 if the plan "
-            "misses a message.",
+        "misses a message.",
     ),
 ]
 Since = Annotated[

@@ -35,7 +35,8 @@ def latency(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="File for a page (.html), or for a picture of one topic (.svg, .png)."
+            metavar="FILE",
+            help="File for a page (.html), or for a picture of one topic (.svg, .png).",
         ),
     ] = None,
     created_in: Annotated[
@@ -44,7 +45,7 @@ def latency(
             "--created-in",
             metavar="HEADER",
             help="Header with the create time in epoch milliseconds, for a LogAppendTime "
-                "topic, whose message times are append times.",
+            "topic, whose message times are append times.",
         ),
     ] = None,
     windows: Annotated[bool, typer.Option("--windows", help="Also print each window.")] = False,

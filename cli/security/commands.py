@@ -34,7 +34,9 @@ _ClientKeyPassword = Annotated[
     str | None, _option("FILE", "File with the password of the private key.")
 ]
 _User = Annotated[str | None, _option("NAME", "User to log in as.")]
-_PasswordFile = Annotated[str | None, _option("FILE", "File with the user's password, on one line.")]
+_PasswordFile = Annotated[
+    str | None, _option("FILE", "File with the user's password, on one line.")
+]
 _PasswordCommand = Annotated[
     str | None, _option("COMMAND", "Command that prints the user's password, such as a keyring's.")
 ]

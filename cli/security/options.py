@@ -42,8 +42,12 @@ OPTIONS: Final = (
     SecurityOption("profile", "NAME", "Profile to use; by default the one in use."),
     SecurityOption("ca", "FILE", "CA certificates (PEM) that signed the server's certificate."),
     SecurityOption("client_cert", "FILE", "Certificate of the client (PEM)."),
-    SecurityOption("client_key", "FILE", "Private key of the client, if it is not in the same file."),
-    SecurityOption("client_key_password_file", "FILE", "File with the password of an encrypted private key."),
+    SecurityOption(
+        "client_key", "FILE", "Private key of the client, if it is not in the same file."
+    ),
+    SecurityOption(
+        "client_key_password_file", "FILE", "File with the password of an encrypted private key."
+    ),
     SecurityOption("user", "NAME", "User to log in as."),
     SecurityOption("password_file", "FILE", "File with the password of --user, on one line."),
     SecurityOption("token_file", "FILE", "File with a token for OAUTHBEARER."),

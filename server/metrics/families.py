@@ -26,7 +26,11 @@ TOPIC_COUNTERS: tuple[tuple[str, str, Callable[[TopicFigures], int]], ...] = (
         "count.",
         lambda topic: topic.messages,
     ),
-    ("horolog_appended_bytes", "Stored bytes of the messages that clients appended at this broker.", lambda topic: topic.bytes_in),
+    (
+        "horolog_appended_bytes",
+        "Stored bytes of the messages that clients appended at this broker.",
+        lambda topic: topic.bytes_in,
+    ),
     (
         FETCHED_BYTES,
         'Bytes of message sets sent to clients. With window="yes": sent to readers of window '
@@ -106,7 +110,12 @@ TOPIC_COUNTERS_BY: tuple[
         "reason",
         lambda topic: topic.rejected,
     ),
-    ("horolog_segment_rolls", "Segments begun, by the reason of the roll.", "reason", lambda topic: topic.rolls),
+    (
+        "horolog_segment_rolls",
+        "Segments begun, by the reason of the roll.",
+        "reason",
+        lambda topic: topic.rolls,
+    ),
     (
         "horolog_converted_messages",
         "Converted messages: on append to a newer format (append_up) or to an older one "
@@ -234,7 +243,9 @@ def _connections(figures: Figures, gauges: Gauges) -> Iterator[Family]:
         "do not count.",
         gauges.held_bytes,
     )
-    yield _counter("horolog_connections_opened", "Accepted connections.", figures.connections_opened)
+    yield _counter(
+        "horolog_connections_opened", "Accepted connections.", figures.connections_opened
+    )
     yield _by_label(
         "horolog_connections_refused",
         "Connections closed at once or not accepted, and logins refused by "

@@ -38,7 +38,9 @@ def replica_families(figures: ReplicaFigures | None) -> Iterator[Family]:
         "1 at the leader, 0 at a follower; absent at a single broker.",
         one.leads,
     )
-    yield gauge("horolog_leader_epoch", "The highest leader epoch that this broker knows.", one.epoch)
+    yield gauge(
+        "horolog_leader_epoch", "The highest leader epoch that this broker knows.", one.epoch
+    )
     yield gauge(
         "horolog_replicas",
         "Brokers that belong to the cluster, the leader included. By hand: cluster.brokers. With "

@@ -89,9 +89,7 @@ def test_the_window_is_one_that_a_range_of_offsets_gets_wrong(
 ) -> None:
     window = window_to_replay(stored(times), messages)
     newer = [
-        (i, time)
-        for i, time in enumerate(times)
-        if time is not None and first_at(times, time) == i
+        (i, time) for i, time in enumerate(times) if time is not None and first_at(times, time) == i
     ]
     windows = [(a, b, c, d) for (a, c), (b, d) in combinations(newer, 2)]
     if any(differs(times, *one) for one in windows):

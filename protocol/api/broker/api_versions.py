@@ -31,7 +31,9 @@ class ApiVersion:
 class ApiVersionsResponse:
     error_code: int = int16(default=0, doc="0.")
     api_keys: list[ApiVersion] = array(ApiVersion, max_items=MAX_APIS)
-    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is throttled, in ms.")
+    throttle_time_ms: int = int32(
+        since=1, default=0, doc="How long the client is throttled, in ms."
+    )
 
 
 API_VERSIONS: Final = Api(
@@ -43,7 +45,7 @@ API_VERSIONS: Final = Api(
     request=ApiVersionsRequest,
     response=ApiVersionsResponse,
     doc="List the requests that the broker serves, with their versions. A client sends this "
-        "first, and uses versions that both sides support.",
+    "first, and uses versions that both sides support.",
     rights=NO_RIGHTS,
     served_by=ServedBy.ANY_BROKER,
     before_login=True,

@@ -21,12 +21,14 @@ class DescribeBrokerResponse:
         default="", doc="Why retention does not trust that clock; empty if it does."
     )
     data_dir: str = string(doc="The data directory, on the broker's machine.")
-    disk_bytes: int = int64(default=-1, doc="Size of the file system of the data directory; -1 if not known.")
+    disk_bytes: int = int64(
+        default=-1, doc="Size of the file system of the data directory; -1 if not known."
+    )
     disk_free_bytes: int = int64(default=-1, doc="Free space in that file system; -1 if not known.")
     files_limit: int = int32(doc="How many files the process may open.")
     files_wanted: int = int32(
         doc="How many files the broker may need: `max.connections`, `max.open.files`, the "
-            "HTTP port and a reserve."
+        "HTTP port and a reserve."
     )
     damaged_segments: int = int32(doc="Segments in which damage was found since the start.")
     failed_partitions: int = int32(
@@ -37,8 +39,8 @@ class DescribeBrokerResponse:
     )
     kafka_open: bool = boolean(default=False, doc="Whether that port is open.")
     kafka_advertised: str = string(
-        default="", doc="The address that Kafka's clients are told; empty: the one at which they "
-            "connected."
+        default="",
+        doc="The address that Kafka's clients are told; empty: the one at which they connected.",
     )
     in_sync_most: int = int32(
         default=-1, doc="How many replicas can be in sync, this broker included; -1 if not known."

@@ -28,7 +28,8 @@ BROKERS: Final = 1
 @message
 class DescribeClusterRequest:
     include_cluster_authorized_operations: bool = boolean(
-        default=False, doc="Whether the answer says which operations the client may do on the cluster."
+        default=False,
+        doc="Whether the answer says which operations the client may do on the cluster.",
     )
     endpoint_type: int = int8(
         since=1, default=BROKERS, doc="1: brokers. 2 (controllers) is refused: there are none."
@@ -53,12 +54,15 @@ class DescribeClusterResponse:
     cluster_id: str = string(default="", doc="Id of the broker's data directory, as in metadata.")
     controller_id: int = int32(default=-1, doc="The controller: the leader of the cluster.")
     brokers: list[DescribeClusterBroker] = array(
-        DescribeClusterBroker, max_items=MAX_REPLICAS, default=(), doc="The brokers, as in metadata."
+        DescribeClusterBroker,
+        max_items=MAX_REPLICAS,
+        default=(),
+        doc="The brokers, as in metadata.",
     )
     cluster_authorized_operations: int = int32(
         default=NOT_ASKED,
         doc="The allowed operations: one bit for each ACL operation of Kafka. -2^31 if not "
-            "requested; 0 without the right to describe the cluster.",
+        "requested; 0 without the right to describe the cluster.",
     )
 
 

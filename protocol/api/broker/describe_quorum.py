@@ -40,8 +40,12 @@ class DescribeQuorumRequest:
 @message
 class QuorumReplica:
     replica_id: int = int32(doc="Broker.")
-    replica_directory_high: int = int64(since=2, default=0, doc="Id of its directory: the first 8 bytes.")
-    replica_directory_low: int = int64(since=2, default=0, doc="Id of its directory: the last 8 bytes.")
+    replica_directory_high: int = int64(
+        since=2, default=0, doc="Id of its directory: the first 8 bytes."
+    )
+    replica_directory_low: int = int64(
+        since=2, default=0, doc="Id of its directory: the last 8 bytes."
+    )
     log_end_offset: int = int64(doc="Its log end offset.")
     last_fetch_timestamp: int = int64(since=1, default=-1, doc="Time of its last fetch.")
     last_caught_up_timestamp: int = int64(since=1, default=-1, doc="When it last had all messages.")

@@ -11,8 +11,8 @@ class PromoteRequest:
     broker_id: int = int32(
         default=0,
         doc="Id of the new leader. The leader hands over to it as soon as it has all "
-            "messages. 0, or the id of the broker that gets the request: that broker leads, "
-            "without a handover.",
+        "messages. 0, or the id of the broker that gets the request: that broker leads, "
+        "without a handover.",
     )
     accept_loss: bool = boolean(
         default=False, doc="Promote the broker although acknowledged messages may be lost."
@@ -34,7 +34,7 @@ PROMOTE: Final = Api(
     request=PromoteRequest,
     response=PromoteResponse,
     doc="Make a broker the leader, in a cluster without etcd. Refused with POLICY_VIOLATION "
-        "if messages may be lost and `accept_loss` is false.",
+    "if messages may be lost and `accept_loss` is false.",
     native=True,
     rights=ALTERS_CLUSTER,
     served_by=ServedBy.ANY_BROKER,

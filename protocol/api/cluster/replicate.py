@@ -77,7 +77,7 @@ class ReplicaPosition:
         since=1,
         default=False,
         doc="Fetch: the messages that the leader sent from `end_offset` on were damaged, so "
-            "it has to check its log there.",
+        "it has to check its log there.",
     )
 
 
@@ -97,7 +97,9 @@ class ReplicateRequest:
     broker_id: int = int32(default=0, doc="Hello: id of the follower.")
     nonce: int = int64(default=0, doc="Hello: nonce of its directory.")
     highest_epoch: int = int32(default=-1, doc="Hello: the highest leader epoch that it knows.")
-    cluster_id: str = string(default="", doc="Hello: id of its cluster; empty if it belongs to none yet.")
+    cluster_id: str = string(
+        default="", doc="Hello: id of its cluster; empty if it belongs to none yet."
+    )
     address: str = string(default="", doc="Hello: its address for native clients.")
     kafka_address: str = string(default="", doc="Hello: its address for Kafka's clients.")
     positions: list[ReplicaPosition] = array(
@@ -105,12 +107,12 @@ class ReplicateRequest:
         max_items=MAX_PARTITIONS,
         default=(),
         doc="Fetch and confirm: the partitions whose position changed; in the first fetch all "
-            "partitions.",
+        "partitions.",
     )
     ahead: bool = boolean(
         default=False,
         doc="Fetch: the last answer is not appended yet; continue behind the messages that "
-            "were sent.",
+        "were sent.",
     )
     owners: list[EpochOwner] = array(
         EpochOwner,
@@ -123,14 +125,14 @@ class ReplicateRequest:
         since=1,
         default=False,
         doc="Confirm: the follower stops. The leader removes it from the in-sync replicas, "
-            "and then answers its fetch.",
+        "and then answers its fetch.",
     )
     topics: list[str] = array(
         Text(),
         max_items=MAX_TOPICS,
         default=(),
         doc="Make: topics to create if they do not exist, as for a client that requests their "
-            "metadata (auto.create.topics.enable).",
+        "metadata (auto.create.topics.enable).",
     )
 
 
@@ -150,10 +152,12 @@ class ReplicatedPart:
         max_items=1,
         default=(),
         doc="Set if the follower's log has diverged: the greatest epoch of the leader that is "
-            "not above that of the follower's last message, and the end offset of that epoch.",
+        "not above that of the follower's last message, and the end offset of that epoch.",
     )
     next_offset: int = int64(default=-1, doc="First offset behind `records`.")
-    records: bytes | None = records(default=None, doc="Messages, as they are stored in the leader's file.")
+    records: bytes | None = records(
+        default=None, doc="Messages, as they are stored in the leader's file."
+    )
     facts: bytes = data(
         max_bytes=MAX_COPY_FACTS_BYTES,
         default=b"",
@@ -171,17 +175,19 @@ class ReplicatedPart:
         max_items=MAX_PRODUCER_STATE_PIECES,
         default=(),
         doc="State of idempotent producers from before the log start, in pieces of up to 1 "
-            "MiB, for a follower that copies the log from its start.",
+        "MiB, for a follower that copies the log from its start.",
     )
     state: bytes = data(
         max_bytes=MAX_DATA_BYTES,
         default=b"",
         doc="A part of the state of the metadata log at its start, for a follower that copies "
-            "it from there.",
+        "it from there.",
     )
     state_position: int = int64(default=0, doc="Position of `state` in the whole state.")
     state_bytes: int = int64(default=0, doc="Size of the whole state; 0 if nothing is sent.")
-    state_offset: int = int64(default=0, doc="The whole state includes all records below this offset.")
+    state_offset: int = int64(
+        default=0, doc="The whole state includes all records below this offset."
+    )
     stored: Any = unsent(
         default=None,
         doc="`Stored`: where the messages are in the leader's log, or what the follower was sent.",
@@ -195,7 +201,9 @@ class ReplicatedPart:
 class ReplicaPlace:
     broker_id: int = int32(doc="Id of a connected follower.")
     address: str = string(default="", doc="Its address for native clients.")
-    kafka_address: str = string(default="", doc="Its address for Kafka's clients; empty if it has none.")
+    kafka_address: str = string(
+        default="", doc="Its address for Kafka's clients; empty if it has none."
+    )
 
 
 @message
@@ -226,7 +234,7 @@ class ReplicateResponse:
         since=1,
         default=(),
         doc="In a welcome: the leader of each epoch. A follower that knows another leader of "
-            "one of these epochs does not follow.",
+        "one of these epochs does not follow.",
     )
     damaged: list[DamagedPartition] = array(
         DamagedPartition,
@@ -234,10 +242,13 @@ class ReplicateResponse:
         since=1,
         default=(),
         doc="In a welcome: partitions that are damaged at the leader. A follower keeps its "
-            "messages of them, damaged or not.",
+        "messages of them, damaged or not.",
     )
     parts: list[ReplicatedPart] = array(
-        ReplicatedPart, max_items=MAX_PARTITIONS, default=(), doc="Partitions with new messages or offsets."
+        ReplicatedPart,
+        max_items=MAX_PARTITIONS,
+        default=(),
+        doc="Partitions with new messages or offsets.",
     )
     behind_messages: int = int64(
         default=0, doc="How many messages of the leader the follower has not confirmed."
@@ -246,17 +257,20 @@ class ReplicateResponse:
         since=1,
         default="",
         doc="Partitions that the leader cannot read for its followers, with the reasons; "
-            "empty if there are none.",
+        "empty if there are none.",
     )
     in_sync: list[int] = array(
-        INT32, max_items=MAX_REPLICAS, default=(), doc="The in-sync replicas, as the leader knows them."
+        INT32,
+        max_items=MAX_REPLICAS,
+        default=(),
+        doc="The in-sync replicas, as the leader knows them.",
     )
     members: list[ReplicaPlace] = array(
         ReplicaPlace,
         max_items=MAX_REPLICAS,
         default=(),
         doc="The connected followers, including the one that gets this answer; empty if it "
-            "has the list already.",
+        "has the list already.",
     )
     not_made: list[TopicNotMade] = array(
         TopicNotMade,
@@ -274,8 +288,8 @@ REPLICATE: Final = Api(
     request=ReplicateRequest,
     response=ReplicateResponse,
     doc="Between brokers: a follower copies all topics. A confirmation (`says` 2) gets no "
-        "answer. Refused with INVALID_REQUEST by a broker that is in no cluster, and with "
-        "INCONSISTENT_CLUSTER_ID by a broker of another cluster.",
+    "answer. Refused with INVALID_REQUEST by a broker that is in no cluster, and with "
+    "INCONSISTENT_CLUSTER_ID by a broker of another cluster.",
     native=True,
     rights=(whole(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),),
     served_by=ServedBy.ANY_BROKER,

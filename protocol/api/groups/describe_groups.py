@@ -25,7 +25,9 @@ from ..security.acl_terms import Operation, ResourceType
 class DescribeGroupsRequest:
     groups: list[str] = array(Text(), max_items=MAX_GROUPS, doc="Names of groups.")
     include_authorized_operations: bool = boolean(
-        since=3, default=False, doc="Whether the answer says which operations the client may do on each group."
+        since=3,
+        default=False,
+        doc="Whether the answer says which operations the client may do on each group.",
     )
 
 
@@ -37,7 +39,9 @@ class DescribedGroupMember:
     )
     client_id: str = string(doc="Client id.")
     client_host: str = string(doc="Address of the client.")
-    member_metadata: bytes = data(default=b"", doc="Metadata that the member sent for the chosen protocol.")
+    member_metadata: bytes = data(
+        default=b"", doc="Metadata that the member sent for the chosen protocol."
+    )
     member_assignment: bytes = data(default=b"", doc="Assignment of the member.")
 
 
@@ -59,13 +63,15 @@ class DescribedGroup:
         since=3,
         default=NOT_ASKED,
         doc="The allowed operations: one bit for each ACL operation of Kafka. -2^31 if not "
-            "requested.",
+        "requested.",
     )
 
 
 @message
 class DescribeGroupsResponse:
-    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is throttled, in ms.")
+    throttle_time_ms: int = int32(
+        since=1, default=0, doc="How long the client is throttled, in ms."
+    )
     groups: list[DescribedGroup] = array(DescribedGroup, max_items=MAX_GROUPS)
 
 

@@ -18,7 +18,9 @@ class FindCoordinatorRequest:
 
 @message
 class FindCoordinatorResponse:
-    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is throttled, in ms.")
+    throttle_time_ms: int = int32(
+        since=1, default=0, doc="How long the client is throttled, in ms."
+    )
     error_code: int = int16(default=0, doc="0 if there is a coordinator.")
     error_message: str | None = error_text(since=1, default=None)
     node_id: int = int32(default=-1, doc="Id of the coordinator; -1 if there is none.")

@@ -19,7 +19,9 @@ class HeartbeatRequest:
 
 @message
 class HeartbeatResponse:
-    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is throttled, in ms.")
+    throttle_time_ms: int = int32(
+        since=1, default=0, doc="How long the client is throttled, in ms."
+    )
     error_code: int = int16(
         default=0,
         doc="27 if the member has to join again; 82 if a later member has its instance id.",

@@ -11,7 +11,9 @@ from ..security.acl_terms import Operation, ResourceType
 @message
 class JoinGroupProtocol:
     name: str = string(doc="Name of a way to assign partitions, such as `range`.")
-    metadata: bytes = data(doc="Metadata of this member, which the leader of the group needs for that.")
+    metadata: bytes = data(
+        doc="Metadata of this member, which the leader of the group needs for that."
+    )
 
 
 @message
@@ -23,12 +25,14 @@ class JoinGroupRequest:
         default=-1,
         doc="How long a member may take to join again in a rebalance; -1: the session timeout.",
     )
-    member_id: str = string(doc="Id of the member, as the broker assigned it; empty in the first request.")
+    member_id: str = string(
+        doc="Id of the member, as the broker assigned it; empty in the first request."
+    )
     group_instance_id: str | None = nullable_string(
         since=5,
         default=None,
         doc="`group.instance.id` of a static member, whose membership survives a restart "
-            "within the session timeout; null for a dynamic member.",
+        "within the session timeout; null for a dynamic member.",
     )
     protocol_type: str = string(doc="Protocol type of the group, such as `consumer`.")
     protocols: list[JoinGroupProtocol] = array(
@@ -49,15 +53,19 @@ class JoinGroupMember:
 
 @message
 class JoinGroupResponse:
-    throttle_time_ms: int = int32(since=2, default=0, doc="How long the client is throttled, in ms.")
+    throttle_time_ms: int = int32(
+        since=2, default=0, doc="How long the client is throttled, in ms."
+    )
     error_code: int = int16(
         default=0,
         doc="0 if the member is in the generation. From version 4 on 79 for the first request "
-            "of a dynamic member, which then joins again with the `member_id` of this answer.",
+        "of a dynamic member, which then joins again with the `member_id` of this answer.",
     )
     generation_id: int = int32(default=-1, doc="Number of the generation; it only grows.")
     protocol_name: str = string(default="", doc="The chosen protocol.")
-    leader: str = string(default="", doc="Id of the member that leads the group and assigns the partitions.")
+    leader: str = string(
+        default="", doc="Id of the member that leads the group and assigns the partitions."
+    )
     member_id: str = string(default="", doc="Id of this member.")
     members: list[JoinGroupMember] = array(
         JoinGroupMember,

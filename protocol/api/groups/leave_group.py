@@ -34,12 +34,18 @@ class LeftMember:
 
 @message
 class LeaveGroupResponse:
-    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is throttled, in ms.")
+    throttle_time_ms: int = int32(
+        since=1, default=0, doc="How long the client is throttled, in ms."
+    )
     error_code: int = int16(
         default=0, doc="0 if the member has left; from version 3 on each member has its own error."
     )
     members: list[LeftMember] = array(
-        LeftMember, max_items=MAX_MEMBERS, since=3, default=(), doc="The members that the request named."
+        LeftMember,
+        max_items=MAX_MEMBERS,
+        since=3,
+        default=(),
+        doc="The members that the request named.",
     )
 
 
@@ -52,7 +58,7 @@ LEAVE_GROUP: Final = Api(
     request=LeaveGroupRequest,
     response=LeaveGroupResponse,
     doc="Leave a group, or remove members from it, so that the others need not wait for the "
-        "end of the session.",
+    "end of the session.",
     rights=(whole(Operation.READ, ResourceType.GROUP),),
     served_by=ServedBy.COORDINATOR,
 )

@@ -19,8 +19,7 @@ class ListGroupsRequest:
         max_items=MAX_GROUP_FILTERS,
         since=4,
         default=(),
-        doc="Only groups in these states, named as in describe-groups, in any case; empty for "
-            "all.",
+        doc="Only groups in these states, named as in describe-groups, in any case; empty for all.",
     )
     types_filter: list[str] = array(
         Text(),
@@ -44,7 +43,9 @@ class ListedGroup:
 @flexible_since(3)
 @message
 class ListGroupsResponse:
-    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is throttled, in ms.")
+    throttle_time_ms: int = int32(
+        since=1, default=0, doc="How long the client is throttled, in ms."
+    )
     error_code: int = int16(default=0, doc="Always 0.")
     groups: list[ListedGroup] = array(
         ListedGroup,

@@ -29,7 +29,9 @@ class OffsetCommitPartition:
     commit_timestamp: int = int64(
         since=1, until=1, default=-1, doc="Time of the commit, as the client says."
     )
-    committed_metadata: str | None = nullable_string(default="", doc="Text that is stored with the position.")
+    committed_metadata: str | None = nullable_string(
+        default="", doc="Text that is stored with the position."
+    )
     timestamp_ms: int = int64(
         native=True, default=-1, doc="Timestamp of the last message read; -1 if there is none."
     )
@@ -45,9 +47,13 @@ class OffsetCommitTopic:
 class OffsetCommitRequest:
     group_id: str = string(doc="Name of the position, or of the group.")
     generation_id: int = int32(
-        since=1, default=-1, doc="Generation of the member; -1 if the client is no member of a group."
+        since=1,
+        default=-1,
+        doc="Generation of the member; -1 if the client is no member of a group.",
     )
-    member_id: str = string(since=1, default="", doc="Id of the member; empty if the client is no member.")
+    member_id: str = string(
+        since=1, default="", doc="Id of the member; empty if the client is no member."
+    )
     group_instance_id: str | None = nullable_string(
         since=7, default=None, doc="`group.instance.id` of a static member; null for a dynamic one."
     )
@@ -77,7 +83,9 @@ class OffsetCommitTopicResult:
 
 @message
 class OffsetCommitResponse:
-    throttle_time_ms: int = int32(since=3, default=0, doc="How long the client is throttled, in ms.")
+    throttle_time_ms: int = int32(
+        since=3, default=0, doc="How long the client is throttled, in ms."
+    )
     topics: list[OffsetCommitTopicResult] = array(OffsetCommitTopicResult, max_items=MAX_TOPICS)
 
 

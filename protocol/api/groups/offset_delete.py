@@ -31,7 +31,7 @@ class OffsetDeletePartitionResult:
     error_code: int = int16(
         default=0,
         doc="0 if the group has no position in the partition now; 86 if a member subscribes "
-            "to the topic.",
+        "to the topic.",
     )
 
 

@@ -36,7 +36,7 @@ class OffsetFetchTopic:
         native=True,
         default=(),
         doc="Empty, or an offset for each partition: then the lag is that of these offsets, "
-            "instead of the stored ones.",
+        "instead of the stored ones.",
     )
 
 
@@ -56,7 +56,9 @@ class OffsetFetchRequest:
         f"positions. Either at most {MAX_LISTED}, by topic or name.",
     )
     after: str = string(
-        native=True, default="", doc="With `listing`: only topics, or names, that sort after this one."
+        native=True,
+        default="",
+        doc="With `listing`: only topics, or names, that sort after this one.",
     )
     lag: bool = boolean(
         native=True, default=False, doc="Whether the answer has the lag of each position."
@@ -67,13 +69,17 @@ class OffsetFetchRequest:
 class OffsetFetchPartitionResult:
     partition: int = int32(doc="Partition.")
     committed_offset: int = int64(default=-1, doc="Next offset to read; -1 if none is stored.")
-    committed_leader_epoch: int = int32(since=5, default=-1, doc="Leader epoch of the commit; -1 if not known.")
+    committed_leader_epoch: int = int32(
+        since=5, default=-1, doc="Leader epoch of the commit; -1 if not known."
+    )
     metadata: str | None = nullable_string(default="", doc="Text that is stored with the position.")
     error_code: int = int16(default=0, doc="0, also if no position is stored.")
     timestamp_ms: int = int64(
         native=True, default=-1, doc="Timestamp of the last message read; -1 if there is none."
     )
-    commit_time_ms: int = int64(native=True, default=-1, doc="Time of the commit; -1 if there is none.")
+    commit_time_ms: int = int64(
+        native=True, default=-1, doc="Time of the commit; -1 if there is none."
+    )
     error_message: str | None = error_text(native=True, default=None)
     lag: int = int64(
         native=True,
@@ -84,19 +90,19 @@ class OffsetFetchPartitionResult:
         native=True,
         default=-1,
         doc="How long the first of them has been waiting, in ms. 0 at the end; -1 if no time "
-            "is known.",
+        "is known.",
     )
     lag_estimated: bool = boolean(
         native=True,
         default=False,
         doc="Whether `lag_ms` is computed from a create time, because the append time is not "
-            "known.",
+        "known.",
     )
     catch_up_ms: int = int64(
         native=True,
         default=-1,
         doc="When the reader reaches the end at the rate of the last minute; -1 if the lag "
-            "does not shrink, or if the rate is not known yet.",
+        "does not shrink, or if the rate is not known yet.",
     )
 
 
@@ -110,7 +116,9 @@ class OffsetFetchTopicResult:
 
 @message
 class OffsetFetchResponse:
-    throttle_time_ms: int = int32(since=3, default=0, doc="How long the client is throttled, in ms.")
+    throttle_time_ms: int = int32(
+        since=3, default=0, doc="How long the client is throttled, in ms."
+    )
     topics: list[OffsetFetchTopicResult] = array(OffsetFetchTopicResult, max_items=MAX_TOPICS)
     error_code: int = int16(since=2, default=0, doc="0 if the topics could be looked up.")
     names: list[str] = array(
@@ -120,11 +128,13 @@ class OffsetFetchResponse:
         native=True,
         default="",
         doc="With `lag`: the state of the group of that name, in Kafka's words; empty if "
-            "there is no such group.",
+        "there is no such group.",
     )
     group_members: int = int32(native=True, default=0, doc="Number of members of that group.")
     more: bool = boolean(
-        native=True, default=False, doc="Whether there is more behind the last topic or name of the list."
+        native=True,
+        default=False,
+        doc="Whether there is more behind the last topic or name of the list.",
     )
 
 

@@ -24,13 +24,17 @@ class SyncGroupRequest:
         since=3, default=None, doc="`group.instance.id` of a static member; null for a dynamic one."
     )
     assignments: list[SyncGroupAssignment] = array(
-        SyncGroupAssignment, max_items=MAX_MEMBERS, doc="The assignments, from the leader of the group; empty from the others."
+        SyncGroupAssignment,
+        max_items=MAX_MEMBERS,
+        doc="The assignments, from the leader of the group; empty from the others.",
     )
 
 
 @message
 class SyncGroupResponse:
-    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is throttled, in ms.")
+    throttle_time_ms: int = int32(
+        since=1, default=0, doc="How long the client is throttled, in ms."
+    )
     error_code: int = int16(default=0, doc="0 if there is an assignment.")
     assignment: bytes = data(default=b"", doc="Assignment of this member.")
 
@@ -44,7 +48,7 @@ SYNC_GROUP: Final = Api(
     request=SyncGroupRequest,
     response=SyncGroupResponse,
     doc="Get the assignment of a member. The answer comes after the leader of the group has "
-        "sent all assignments.",
+    "sent all assignments.",
     rights=(whole(Operation.READ, ResourceType.GROUP),),
     served_by=ServedBy.COORDINATOR,
 )

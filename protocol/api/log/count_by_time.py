@@ -19,7 +19,7 @@ class CountByTimeRequest:
     every_ms: int = int64(
         default=0,
         doc="Length of an interval. The first begins at `from_ms`; the last ends at "
-            "`until_ms` and may be shorter. 0: one interval for the whole window.",
+        "`until_ms` and may be shorter. 0: one interval for the whole window.",
     )
     by: str = string(
         default="",
@@ -32,7 +32,7 @@ class CountByTimeRequest:
     end_offset: int = int64(
         default=-1,
         doc="Count below this offset: `end_offset` of the last answer, or -1 for the high "
-            "watermark.",
+        "watermark.",
     )
     allow_follower: bool = allow_follower(since=1)
     seen_offset: int = seen_offset(since=1)
@@ -68,8 +68,8 @@ COUNT_BY_TIME: Final = Api(
     request=CountByTimeRequest,
     response=CountByTimeResponse,
     doc="Count the messages of a partition in each interval of a window of time. One answer "
-        "is bounded in work, so the client sends the next request from `next_offset` on and adds "
-        "the counts.",
+    "is bounded in work, so the client sends the next request from `next_offset` on and adds "
+    "the counts.",
     native=True,
     rights=(whole(Operation.DESCRIBE, ResourceType.TOPIC),),
     served_by=ServedBy.LEADER_OR_FOLLOWER,

@@ -44,7 +44,9 @@ class DescribedSegment:
     largest_timestamp_ms: int = int64(
         doc="Largest timestamp of its messages from the log start on; -1 if none has a time."
     )
-    largest_offset: int = int64(doc="Offset of the message with that timestamp; -1 if there is none.")
+    largest_offset: int = int64(
+        doc="Offset of the message with that timestamp; -1 if there is none."
+    )
     first_timestamp_ms: int = int64(doc="Timestamp of its first message; -1 if it has none.")
     created_ms: int = int64(doc="When the segment was created.")
     modified_ms: int = int64(doc="When its log file was last written.")
@@ -55,7 +57,8 @@ class DescribedSegment:
     reason: str = string(doc="Reason of the verdict.")
     expires_ms: int = int64(default=-1, doc="When it will expire by time; -1: never.")
     damage: str = string(
-        default="", doc="The offset from which on it cannot be read, and why; empty if no damage is known."
+        default="",
+        doc="The offset from which on it cannot be read, and why; empty if no damage is known.",
     )
 
 
@@ -63,7 +66,7 @@ class DescribedSegment:
 class DescribedSearch:
     offset: int = int64(
         doc="Offset of the first message, in offset order, with that time or a later one; -1 "
-            "if there is none."
+        "if there is none."
     )
     timestamp_ms: int = int64(doc="Its timestamp; -1 if there is none.")
     segments: int = int32(doc="Number of segments of the log.")
@@ -71,11 +74,13 @@ class DescribedSearch:
         doc="How many of the oldest segments have no message of that time or later."
     )
     base_offset: int = int64(
-        default=-1, doc="Base offset of the segment with the message; -1 if there is none, as in all "
-            "fields below."
+        default=-1,
+        doc="Base offset of the segment with the message; -1 if there is none, as in all "
+        "fields below.",
     )
     entry_timestamp_ms: int = int64(
-        default=-1, doc="Timestamp of the entry of its time index that was used; -1 if none was used."
+        default=-1,
+        doc="Timestamp of the entry of its time index that was used; -1 if none was used.",
     )
     entry_offset: int = int64(
         default=-1, doc="No message below this offset is later than the entry's timestamp."
@@ -92,7 +97,9 @@ class DescribeLogPartitionResult:
     error_message: str | None = error_text(default=None)
     log_start_offset: int = int64(default=-1, doc="Log start offset.")
     log_end_offset: int = int64(default=-1, doc="Log end offset: the offset of the next message.")
-    high_watermark: int = int64(default=-1, doc="High watermark: the first offset that consumers cannot read.")
+    high_watermark: int = int64(
+        default=-1, doc="High watermark: the first offset that consumers cannot read."
+    )
     recovery_point: int = int64(default=-1, doc="Recovery point: everything below it is synced.")
     size_bytes: int = int64(default=-1, doc="Size of all segments.")
     segments: list[DescribedSegment] = array(
@@ -103,7 +110,10 @@ class DescribeLogPartitionResult:
         default=-1, doc="How often retention checks the log (`log.retention.check.interval.ms`)."
     )
     search: list[DescribedSearch] = array(
-        DescribedSearch, max_items=1, default=(), doc="The steps of the search for `at_ms`, if requested."
+        DescribedSearch,
+        max_items=1,
+        default=(),
+        doc="The steps of the search for `at_ms`, if requested.",
     )
 
 
@@ -113,7 +123,9 @@ class DescribeLogTopicResult:
     partitions: list[DescribeLogPartitionResult] = array(
         DescribeLogPartitionResult, max_items=MAX_PARTITIONS
     )
-    topic_id: str = string(default="", doc="Topic id, as in metadata; empty if the topic does not exist.")
+    topic_id: str = string(
+        default="", doc="Topic id, as in metadata; empty if the topic does not exist."
+    )
 
 
 @message

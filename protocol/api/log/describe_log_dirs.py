@@ -67,7 +67,9 @@ class DescribeLogDirsResult:
 class DescribeLogDirsResponse:
     throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
     results: list[DescribeLogDirsResult] = array(
-        DescribeLogDirsResult, max_items=MAX_LOG_DIRS, doc="One item, because there is one data directory."
+        DescribeLogDirsResult,
+        max_items=MAX_LOG_DIRS,
+        doc="One item, because there is one data directory.",
     )
 
 

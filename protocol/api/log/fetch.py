@@ -36,14 +36,18 @@ class FetchPartition:
     partition: int = int32(doc="Partition to read.")
     current_leader_epoch: int = current_leader_epoch(since=9)
     fetch_offset: int = int64(doc="Offset from which on to read.")
-    log_start_offset: int = int64(since=5, default=-1, doc="Log start offset of a follower; ignored.")
-    partition_max_bytes: int = int32(default=1 << 20, doc="Largest size of the messages of this partition.")
+    log_start_offset: int = int64(
+        since=5, default=-1, doc="Log start offset of a follower; ignored."
+    )
+    partition_max_bytes: int = int32(
+        default=1 << 20, doc="Largest size of the messages of this partition."
+    )
     window_from_ms: int = int64(
         native=True,
         default=-1,
         doc="Start of a window: the broker may leave out record sets without a message of "
-            "this time or later. Sets are sent as stored, so the reader drops other messages. -1: "
-            "no bound.",
+        "this time or later. Sets are sent as stored, so the reader drops other messages. -1: "
+        "no bound.",
     )
     window_until_ms: int = int64(
         native=True, default=-1, doc="End of the window (exclusive); -1: no bound."
@@ -57,7 +61,7 @@ class FetchPartition:
         native=True,
         default=False,
         doc="Whether the last answer for `fetch_offset` was damaged. Then the broker checks "
-            "its log there before it answers.",
+        "its log there before it answers.",
     )
     seen_offset: int = seen_offset(since=5)
 
@@ -79,7 +83,9 @@ class FetchRequest:
     replica_id: int = int32(default=-1, doc="-1 for a consumer.")
     max_wait_ms: int = int32(default=0, doc="How long to wait for `min_bytes`.")
     min_bytes: int = int32(default=0, doc="Answer as soon as this many bytes are available.")
-    max_bytes: int = int32(since=3, default=0x7FFF_FFFF, doc="Largest size of the messages in the response.")
+    max_bytes: int = int32(
+        since=3, default=0x7FFF_FFFF, doc="Largest size of the messages in the response."
+    )
     isolation_level: int = int8(
         since=4, default=READ_UNCOMMITTED, doc="0: read uncommitted. 1: read committed."
     )
@@ -90,10 +96,12 @@ class FetchRequest:
         since=7,
         default=-1,
         doc="-1 or 0: the request names all its partitions. Other values change a session, "
-            "and are refused.",
+        "and are refused.",
     )
     topics: list[FetchTopic] = array(
-        FetchTopic, max_items=MAX_TOPICS, doc="The topics. From version 3 on they are served in this order."
+        FetchTopic,
+        max_items=MAX_TOPICS,
+        doc="The topics. From version 3 on they are served in this order.",
     )
     forgotten_topics: list[ForgottenTopic] = array(
         ForgottenTopic,
@@ -113,14 +121,18 @@ class FetchRequest:
 
 @message
 class AppendTime:
-    offset: int = int64(doc="First offset with this append time. It applies up to the offset of the next item.")
+    offset: int = int64(
+        doc="First offset with this append time. It applies up to the offset of the next item."
+    )
     append_time_ms: int = int64(doc="When these messages were appended; -1 if not known.")
 
 
 @message
 class AbortedTransaction:
     producer_id: int = int64(doc="Producer of the transaction.")
-    first_offset: int = int64(doc="Its first offset. It ends with the next control batch of the producer.")
+    first_offset: int = int64(
+        doc="Its first offset. It ends with the next control batch of the producer."
+    )
 
 
 @message
@@ -129,7 +141,9 @@ class FetchPartitionResult:
     error_code: int = int16(default=0, doc="0 if the partition could be read.")
     high_watermark: int = int64(default=-1, doc="High watermark; -1 on error.")
     last_stable_offset: int = int64(
-        since=4, default=-1, doc="Last stable offset: the first offset that may belong to an open transaction."
+        since=4,
+        default=-1,
+        doc="Last stable offset: the first offset that may belong to an open transaction.",
     )
     log_start_offset: int = int64(since=5, default=-1, doc="Log start offset; -1 if not known.")
     aborted_transactions: list[AbortedTransaction] | None = array(
@@ -143,7 +157,7 @@ class FetchPartitionResult:
     records: bytes | None = records(
         default=b"",
         doc="The messages. They may begin below `fetch_offset` (compressed sets) and end in "
-            "the middle of a message; the reader drops both.",
+        "the middle of a message; the reader drops both.",
     )
     error_message: str | None = error_text(native=True, default=None)
     append_times: list[AppendTime] = array(
@@ -152,14 +166,14 @@ class FetchPartitionResult:
         native=True,
         default=(),
         doc="Append times, in the order of their offsets. The first is at or below the first "
-            "message; the last may be above the last message. Empty unless requested.",
+        "message; the last may be above the last message. Empty unless requested.",
     )
     next_offset: int = int64(
         native=True,
         default=-1,
         doc="With a window: offset of the next fetch, unless `records` has messages at or "
-            "behind it. No message of the window lies between `fetch_offset` and `records`, or "
-            "this offset if `records` is empty. -1 without a window.",
+        "behind it. No message of the window lies between `fetch_offset` and `records`, or "
+        "this offset if `records` is empty. -1 without a window.",
     )
     skipped_bytes: int = int64(
         native=True,
@@ -176,7 +190,9 @@ class FetchTopicResult:
 
 @message
 class FetchResponse:
-    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is throttled, in ms.")
+    throttle_time_ms: int = int32(
+        since=1, default=0, doc="How long the client is throttled, in ms."
+    )
     error_code: int = int16(since=7, default=0, doc="0, unless the request changes a session.")
     session_id: int = int32(since=7, default=0, doc="Always 0: there are no sessions.")
     topics: list[FetchTopicResult] = array(FetchTopicResult, max_items=MAX_TOPICS)
@@ -192,9 +208,9 @@ FETCH: Final = Api(
     request=FetchRequest,
     response=FetchResponse,
     doc="Read messages. Versions 0 and 1 return message format v0, and convert messages that "
-        "are stored in v1. Versions 2 and 3 return messages as stored, with one format in an "
-        "answer. In version 3 the first non-empty partition returns its first message whole, "
-        "however large it is.",
+    "are stored in v1. Versions 2 and 3 return messages as stored, with one format in an "
+    "answer. In version 3 the first non-empty partition returns its first message whole, "
+    "however large it is.",
     rights=(
         each(Operation.READ, ResourceType.TOPIC, When.CONSUMER),
         each(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, When.FOLLOWER),

@@ -50,14 +50,14 @@ class ListOffsetsPartition:
     current_leader_epoch: int = current_leader_epoch(since=4)
     timestamp: int = int64(
         doc="Target in ms since the epoch. -1: the end. -2: the start. -3: the message with "
-            "the largest timestamp."
+        "the largest timestamp."
     )
     max_num_offsets: int = int32(until=0, default=1, doc="Largest number of offsets to return.")
     by: str = string(
         native=True,
         default="",
         doc="`append`: search the first message that was appended at or after the target, by "
-            "known append times; from version 1 on. `timestamp`, or empty: search by timestamps.",
+        "known append times; from version 1 on. `timestamp`, or empty: search by timestamps.",
     )
     seen_offset: int = seen_offset(since=2)
 
@@ -94,14 +94,16 @@ class ListOffsetsPartitionResult:
         since=1,
         default=-1,
         doc="Timestamp of the message, or with `by` = `append` its append time; -1 if there "
-            "is none, or if it was not requested.",
+        "is none, or if it was not requested.",
     )
-    offset: int = int64(since=1, default=-1, doc="Offset of the first message at or after the target, or -1.")
+    offset: int = int64(
+        since=1, default=-1, doc="Offset of the first message at or after the target, or -1."
+    )
     leader_epoch: int = int32(
         since=4,
         default=-1,
         doc="Leader epoch of the message that was found, or of the leader if the target is "
-            "-1. -1 if not known, and at a single broker.",
+        "-1. -1 if not known, and at a single broker.",
     )
     error_message: str | None = error_text(native=True, default=None)
 
@@ -117,7 +119,9 @@ class ListOffsetsTopicResult:
 @flexible_since(6)
 @message
 class ListOffsetsResponse:
-    throttle_time_ms: int = int32(since=2, default=0, doc="How long the client is throttled, in ms.")
+    throttle_time_ms: int = int32(
+        since=2, default=0, doc="How long the client is throttled, in ms."
+    )
     topics: list[ListOffsetsTopicResult] = array(ListOffsetsTopicResult, max_items=MAX_TOPICS)
     follower_heard_ms: int = follower_heard_ms(since=2)
 

@@ -37,10 +37,16 @@ STATES: Final = frozenset(
 @message
 class ListTransactionsRequest:
     state_filters: list[str] = array(
-        Text(), max_items=MAX_TRANSACTION_FILTERS, default=(), doc="Only transactions in these states; empty for all."
+        Text(),
+        max_items=MAX_TRANSACTION_FILTERS,
+        default=(),
+        doc="Only transactions in these states; empty for all.",
     )
     producer_id_filters: list[int] = array(
-        INT64, max_items=MAX_TRANSACTION_FILTERS, default=(), doc="Only transactions of these producers; empty for all."
+        INT64,
+        max_items=MAX_TRANSACTION_FILTERS,
+        default=(),
+        doc="Only transactions of these producers; empty for all.",
     )
 
 

@@ -42,7 +42,7 @@ class OffsetForLeaderEpochPartitionResult:
         since=1,
         default=UNDEFINED,
         doc="The greatest epoch of the log that is not above the requested one. If all are "
-            "above it: the requested one. -1 if the requested one is above all.",
+        "above it: the requested one. -1 if the requested one is above all.",
     )
     end_offset: int = int64(
         default=UNDEFINED,
@@ -60,7 +60,9 @@ class OffsetForLeaderEpochTopicResult:
 
 @message
 class OffsetForLeaderEpochResponse:
-    throttle_time_ms: int = int32(since=2, default=0, doc="How long the client is throttled, in ms.")
+    throttle_time_ms: int = int32(
+        since=2, default=0, doc="How long the client is throttled, in ms."
+    )
     topics: list[OffsetForLeaderEpochTopicResult] = array(
         OffsetForLeaderEpochTopicResult, max_items=MAX_TOPICS
     )
@@ -75,7 +77,7 @@ OFFSET_FOR_LEADER_EPOCH: Final = Api(
     request=OffsetForLeaderEpochRequest,
     response=OffsetForLeaderEpochResponse,
     doc="Find the end offset of a leader epoch in a log. A single broker has no epochs of its "
-        "own; it knows the epochs of a log that a cluster wrote before.",
+    "own; it knows the epochs of a log that a cluster wrote before.",
     rights=(
         Need(
             (

@@ -42,8 +42,10 @@ class ProduceRequest:
     transactional_id: str | None = nullable_string(
         since=3, default=None, doc="Transactional id; refused, because there are no transactions."
     )
-    acks: int = int16(doc="When to answer. 0: never. 1: when the set is in the log. -1: when it is as durable "
-        "as the topic's settings require.")
+    acks: int = int16(
+        doc="When to answer. 0: never. 1: when the set is in the log. -1: when it is as durable "
+        "as the topic's settings require."
+    )
     timeout_ms: int = int32(default=30_000, doc="How long to wait for `acks` -1.")
     topics: list[ProduceTopic] = array(ProduceTopic, max_items=MAX_TOPICS)
 
@@ -71,7 +73,9 @@ class ProduceTopicResult:
 @message
 class ProduceResponse:
     topics: list[ProduceTopicResult] = array(ProduceTopicResult, max_items=MAX_TOPICS)
-    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is throttled, in ms.")
+    throttle_time_ms: int = int32(
+        since=1, default=0, doc="How long the client is throttled, in ms."
+    )
 
 
 PRODUCE: Final = Api(

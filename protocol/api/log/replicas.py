@@ -12,7 +12,7 @@ def allow_follower(*, since: int) -> Any:
         since=since,
         default=False,
         doc="Whether a follower may answer, up to its own high watermark. Otherwise only the "
-            "leader answers.",
+        "leader answers.",
     )
 
 
@@ -23,7 +23,7 @@ def seen_offset(*, since: int) -> Any:
         since=since,
         default=-1,
         doc="The largest high watermark that the client has seen. A follower with a lower "
-            "high watermark does not answer. -1: none.",
+        "high watermark does not answer. -1: none.",
     )
 
 
@@ -34,7 +34,7 @@ def follower_heard_ms(*, since: int) -> Any:
         since=since,
         default=-1,
         doc="-1 if the leader answered. If a follower answered: how long ago it last heard "
-            "from the leader.",
+        "from the leader.",
     )
 
 
@@ -44,5 +44,5 @@ def current_leader_epoch(*, since: int) -> Any:
         since=since,
         default=-1,
         doc="Leader epoch that the client knows. Refused if the leader has another epoch. -1 "
-            "is not checked; a single broker checks none.",
+        "is not checked; a single broker checks none.",
     )

@@ -96,7 +96,9 @@ class AclCreationResult:
 class CreateAclsResponse:
     throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
     results: list[AclCreationResult] = array(
-        AclCreationResult, max_items=MAX_ACLS, doc="One result for each rule, in the order of the request."
+        AclCreationResult,
+        max_items=MAX_ACLS,
+        doc="One result for each rule, in the order of the request.",
     )
 
 
@@ -152,7 +154,9 @@ class AclFilterResult:
 class DeleteAclsResponse:
     throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
     filter_results: list[AclFilterResult] = array(
-        AclFilterResult, max_items=MAX_ACLS, doc="One result for each filter, in the order of the request."
+        AclFilterResult,
+        max_items=MAX_ACLS,
+        doc="One result for each filter, in the order of the request.",
     )
 
 
@@ -176,7 +180,7 @@ CREATE_ACLS: Final = Api(
     request=CreateAclsRequest,
     response=CreateAclsResponse,
     doc="Add access rules. They are durable, and apply from the next request on. A rule that "
-        "exists already stays.",
+    "exists already stays.",
     rights=ALTERS_CLUSTER,
 )
 
@@ -188,6 +192,6 @@ DELETE_ACLS: Final = Api(
     request=DeleteAclsRequest,
     response=DeleteAclsResponse,
     doc="Remove access rules. Operations that only they allowed are refused from the next "
-        "request on.",
+    "request on.",
     rights=ALTERS_CLUSTER,
 )

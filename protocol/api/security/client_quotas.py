@@ -38,7 +38,9 @@ class QuotaComponent:
 @message
 class DescribeClientQuotasRequest:
     components: list[QuotaComponent] = array(
-        QuotaComponent, max_items=MAX_QUOTA_PARTS, doc="What an entity has to match; empty for all entities."
+        QuotaComponent,
+        max_items=MAX_QUOTA_PARTS,
+        doc="What an entity has to match; empty for all entities.",
     )
     strict: bool = boolean(default=False, doc="Whether an entity may have no other components.")
 
@@ -46,7 +48,9 @@ class DescribeClientQuotasRequest:
 @message
 class QuotaEntityPart:
     entity_type: str = string(doc=f"{_TYPES}.")
-    entity_name: str | None = nullable_string(doc="Name of the user or client id; null for the default.")
+    entity_name: str | None = nullable_string(
+        doc="Name of the user or client id; null for the default."
+    )
 
 
 @message
@@ -93,7 +97,9 @@ class QuotaAlteration:
 @message
 class AlterClientQuotasRequest:
     entries: list[QuotaAlteration] = array(
-        QuotaAlteration, max_items=MAX_QUOTA_ENTITIES, doc="The entities. The changes of an entity succeed or fail as a whole."
+        QuotaAlteration,
+        max_items=MAX_QUOTA_ENTITIES,
+        doc="The entities. The changes of an entity succeed or fail as a whole.",
     )
     validate_only: bool = boolean(doc="Whether to check the request without a change.")
 
@@ -112,7 +118,9 @@ class QuotaAlterationResult:
 class AlterClientQuotasResponse:
     throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
     entries: list[QuotaAlterationResult] = array(
-        QuotaAlterationResult, max_items=MAX_QUOTA_ENTITIES, doc="One result for each entity, in the order of the request."
+        QuotaAlterationResult,
+        max_items=MAX_QUOTA_ENTITIES,
+        doc="One result for each entity, in the order of the request.",
     )
 
 
@@ -136,6 +144,6 @@ ALTER_CLIENT_QUOTAS: Final = Api(
     request=AlterClientQuotasRequest,
     response=AlterClientQuotasResponse,
     doc="Set and remove quotas. The changes are durable, and apply from the next request on. "
-        "Version 1 is the same in Kafka's compact encoding.",
+    "Version 1 is the same in Kafka's compact encoding.",
     rights=(whole(Operation.ALTER_CONFIGS, ResourceType.CLUSTER),),
 )

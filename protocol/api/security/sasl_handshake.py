@@ -29,7 +29,7 @@ SASL_HANDSHAKE: Final = Api(
     request=SaslHandshakeRequest,
     response=SaslHandshakeResponse,
     doc="Choose a mechanism. After version 0, SASL messages are frames without a header. "
-        "After version 1, they are in sasl-authenticate requests.",
+    "After version 1, they are in sasl-authenticate requests.",
     rights=NO_RIGHTS,
     served_by=ServedBy.ANY_BROKER,
     metered=False,

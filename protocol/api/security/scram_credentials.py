@@ -29,7 +29,10 @@ class UserName:
 @message
 class DescribeUserScramCredentialsRequest:
     users: list[UserName] | None = array(
-        UserName, max_items=MAX_USERS, nullable=True, doc="Users to describe; null or empty for all."
+        UserName,
+        max_items=MAX_USERS,
+        nullable=True,
+        doc="Users to describe; null or empty for all.",
     )
 
 
@@ -120,6 +123,6 @@ ALTER_USER_SCRAM_CREDENTIALS: Final = Api(
     request=AlterUserScramCredentialsRequest,
     response=AlterUserScramCredentialsResponse,
     doc="Add users, change their passwords, or remove them. A change applies from the next "
-        "login on.",
+    "login on.",
     rights=ALTERS_CLUSTER,
 )

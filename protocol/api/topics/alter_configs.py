@@ -35,12 +35,14 @@ class AlterConfigsResource:
 @message
 class AlterConfigsRequest:
     resources: list[AlterConfigsResource] = array(AlterConfigsResource, max_items=MAX_TOPICS)
-    validate_only: bool = boolean(default=False, doc="Whether to check the request without a change.")
+    validate_only: bool = boolean(
+        default=False, doc="Whether to check the request without a change."
+    )
     incremental: bool = boolean(
         native=True,
         default=False,
         doc="True: change the named settings and keep the others. False, as in Kafka: the "
-            "topic keeps only the named settings.",
+        "topic keeps only the named settings.",
     )
 
 
@@ -66,6 +68,6 @@ ALTER_CONFIGS: Final = Api(
     request=AlterConfigsRequest,
     response=AlterConfigsResponse,
     doc="Change settings of a topic, all of them or none. They apply from the next append or "
-        "maintenance pass on.",
+    "maintenance pass on.",
     rights=ALTERS_CONFIGS,
 )

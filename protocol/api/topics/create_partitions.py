@@ -10,7 +10,9 @@ from ..security.acl_terms import Operation, ResourceType
 
 @message
 class CreatePartitionsAssignment:
-    broker_ids: list[int] = array(INT32, max_items=MAX_REPLICAS, doc="Brokers for the replicas of the partition.")
+    broker_ids: list[int] = array(
+        INT32, max_items=MAX_REPLICAS, doc="Brokers for the replicas of the partition."
+    )
 
 
 @message
@@ -23,7 +25,7 @@ class CreatePartitionsTopic:
         nullable=True,
         default=None,
         doc="Kafka's manual assignment of the new partitions, in their order; null leaves it "
-            "to the broker.",
+        "to the broker.",
     )
 
 
@@ -31,7 +33,9 @@ class CreatePartitionsTopic:
 class CreatePartitionsRequest:
     topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic, max_items=MAX_TOPICS)
     timeout_ms: int = int32(default=30_000, doc="How long to wait.")
-    validate_only: bool = boolean(default=False, doc="Whether to check the request without a change.")
+    validate_only: bool = boolean(
+        default=False, doc="Whether to check the request without a change."
+    )
 
 
 @message
@@ -55,7 +59,7 @@ CREATE_PARTITIONS: Final = Api(
     request=CreatePartitionsRequest,
     response=CreatePartitionsResponse,
     doc="Add partitions to topics. Stored messages stay in their partitions; new messages "
-        "with the same key may go to another partition than before.",
+    "with the same key may go to another partition than before.",
     rights=(each(Operation.ALTER, ResourceType.TOPIC),),
     repeatable=False,
 )

@@ -21,7 +21,9 @@ from ..schema import (
 @message
 class CreatableAssignment:
     partition: int = int32(doc="Partition.")
-    broker_ids: list[int] = array(INT32, max_items=MAX_REPLICAS, doc="Brokers for the replicas of the partition.")
+    broker_ids: list[int] = array(
+        INT32, max_items=MAX_REPLICAS, doc="Brokers for the replicas of the partition."
+    )
 
 
 @message
@@ -50,7 +52,9 @@ class CreatableTopic:
 class CreateTopicsRequest:
     topics: list[CreatableTopic] = array(CreatableTopic, max_items=MAX_TOPICS)
     timeout_ms: int = int32(default=30_000, doc="How long to wait.")
-    validate_only: bool = boolean(since=1, default=False, doc="Whether to check the request without creating topics.")
+    validate_only: bool = boolean(
+        since=1, default=False, doc="Whether to check the request without creating topics."
+    )
 
 
 @message
@@ -62,7 +66,9 @@ class CreatableTopicResult:
 
 @message
 class CreateTopicsResponse:
-    throttle_time_ms: int = int32(since=2, default=0, doc="How long the client is throttled, in ms.")
+    throttle_time_ms: int = int32(
+        since=2, default=0, doc="How long the client is throttled, in ms."
+    )
     topics: list[CreatableTopicResult] = array(CreatableTopicResult, max_items=MAX_TOPICS)
 
 
@@ -75,8 +81,8 @@ CREATE_TOPICS: Final = Api(
     request=CreateTopicsRequest,
     response=CreateTopicsResponse,
     doc="Create topics; each succeeds or fails by itself. Kafka's clients leave out "
-        "partitions and replication factor (-1) from version 4 on; the broker accepts that in "
-        "every version.",
+    "partitions and replication factor (-1) from version 4 on; the broker accepts that in "
+    "every version.",
     rights=(Need(CREATES_TOPIC, How.EACH),),
     repeatable=False,
 )

@@ -40,7 +40,7 @@ class DeleteRecordsPartitionResult:
     error_code: int = int16(
         default=0,
         doc="0 if no message below the offset can be read any more; 1 if the offset is above "
-            "the high watermark.",
+        "the high watermark.",
     )
     error_message: str | None = error_text(native=True, default=None)
 
@@ -67,6 +67,6 @@ DELETE_RECORDS: Final = Api(
     request=DeleteRecordsRequest,
     response=DeleteRecordsResponse,
     doc="Delete all messages below an offset. The change is durable when the request is "
-        "answered. Disk space is freed in whole segments.",
+    "answered. Disk space is freed in whole segments.",
     rights=(each(Operation.DELETE, ResourceType.TOPIC),),
 )

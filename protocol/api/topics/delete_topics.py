@@ -23,7 +23,9 @@ class DeletableTopicResult:
 
 @message
 class DeleteTopicsResponse:
-    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is throttled, in ms.")
+    throttle_time_ms: int = int32(
+        since=1, default=0, doc="How long the client is throttled, in ms."
+    )
     responses: list[DeletableTopicResult] = array(DeletableTopicResult, max_items=MAX_TOPICS)
 
 

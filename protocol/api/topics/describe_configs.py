@@ -46,7 +46,9 @@ class DescribeConfigsResource:
 class DescribeConfigsRequest:
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource, max_items=MAX_TOPICS)
     include_synonyms: bool = boolean(
-        since=1, default=False, doc="Whether the answer has, for each setting, every source that has a value."
+        since=1,
+        default=False,
+        doc="Whether the answer has, for each setting, every source that has a value.",
     )
 
 
@@ -64,7 +66,9 @@ class DescribedConfig:
     read_only: bool = boolean(default=False, doc="Whether it cannot be changed.")
     is_default: bool = boolean(until=0, default=False, doc="Whether it was not set.")
     config_source: int = int8(
-        since=1, default=-1, doc="Source of the value: 1 the topic, 4 the broker's settings, 5 the default."
+        since=1,
+        default=-1,
+        doc="Source of the value: 1 the topic, 4 the broker's settings, 5 the default.",
     )
     is_sensitive: bool = boolean(default=False, doc="Always false.")
     synonyms: list[ConfigSynonym] = array(

@@ -43,7 +43,7 @@ class ElectLeadersResponse:
     error_code: int = int16(
         default=0,
         doc="0: each partition has the refusal, with an explanation. 35 if the request names "
-            "no partition.",
+        "no partition.",
     )
     topics: list[ElectLeadersTopicResult] = array(
         ElectLeadersTopicResult, max_items=MAX_TOPICS, default=()
@@ -59,7 +59,7 @@ ELECT_LEADERS: Final = Api(
     request=ElectLeadersRequest,
     response=ElectLeadersResponse,
     doc="Refused: one broker leads all partitions. `horolog cluster promote`, or etcd, makes "
-        "another broker the leader.",
+    "another broker the leader.",
     rights=ALTERS_CLUSTER,
     served_by=ServedBy.ANY_BROKER,
 )

@@ -33,9 +33,7 @@ class IncrementalConfig:
         default=SET,
         doc="0 set, 1 unset. 2 append and 3 subtract are refused: no setting is a list.",
     )
-    value: str | None = nullable_string(
-        default=None, doc="New value as text; ignored for `unset`."
-    )
+    value: str | None = nullable_string(default=None, doc="New value as text; ignored for `unset`.")
 
 
 @message
@@ -51,7 +49,9 @@ class IncrementalAlterConfigsRequest:
     resources: list[IncrementalAlterConfigsResource] = array(
         IncrementalAlterConfigsResource, max_items=MAX_TOPICS
     )
-    validate_only: bool = boolean(default=False, doc="Whether to check the request without a change.")
+    validate_only: bool = boolean(
+        default=False, doc="Whether to check the request without a change."
+    )
 
 
 @message
@@ -79,6 +79,6 @@ INCREMENTAL_ALTER_CONFIGS: Final = Api(
     request=IncrementalAlterConfigsRequest,
     response=IncrementalAlterConfigsResponse,
     doc="Change the named settings of a topic, all of them or none. They apply from the next "
-        "append or maintenance pass on. Version 1 is the same in Kafka's compact encoding.",
+    "append or maintenance pass on. Version 1 is the same in Kafka's compact encoding.",
     rights=ALTERS_CONFIGS,
 )

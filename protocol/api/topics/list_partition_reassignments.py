@@ -41,8 +41,12 @@ class ListPartitionReassignmentsRequest:
 class OngoingPartitionReassignment:
     partition_index: int = int32(doc="Partition.")
     replicas: list[int] = array(INT32, max_items=MAX_REPLICAS, doc="Brokers that have a replica.")
-    adding_replicas: list[int] = array(INT32, max_items=MAX_REPLICAS, doc="Brokers that get a replica.")
-    removing_replicas: list[int] = array(INT32, max_items=MAX_REPLICAS, doc="Brokers that lose their replica.")
+    adding_replicas: list[int] = array(
+        INT32, max_items=MAX_REPLICAS, doc="Brokers that get a replica."
+    )
+    removing_replicas: list[int] = array(
+        INT32, max_items=MAX_REPLICAS, doc="Brokers that lose their replica."
+    )
 
 
 @message

@@ -39,7 +39,7 @@ class MetadataRequest:
         nullable=True,
         default=(),
         doc="The topics. All topics: empty in version 0, nil in later versions, where empty "
-            "means none.",
+        "means none.",
     )
     allow_auto_topic_creation: bool = boolean(
         since=4,
@@ -47,12 +47,8 @@ class MetadataRequest:
         default=True,
         doc="Whether a topic that does not exist is created.",
     )
-    include_cluster_authorized_operations: bool = boolean(
-        since=8, default=False, doc="Ignored."
-    )
-    include_topic_authorized_operations: bool = boolean(
-        since=8, default=False, doc="Ignored."
-    )
+    include_cluster_authorized_operations: bool = boolean(since=8, default=False, doc="Ignored.")
+    include_topic_authorized_operations: bool = boolean(since=8, default=False, doc="Ignored.")
 
 
 @message
@@ -68,10 +64,10 @@ class MetadataPartition:
     error_code: int = int16(default=0, doc="0 if the partition can be served.")
     partition: int = int32(doc="Partition.")
     leader_id: int = int32(default=-1, doc="Id of the leader.")
-    leader_epoch: int = int32(
-        since=7, default=-1, doc="Leader epoch; -1 at a single broker."
+    leader_epoch: int = int32(since=7, default=-1, doc="Leader epoch; -1 at a single broker.")
+    replica_nodes: list[int] = array(
+        INT32, max_items=MAX_REPLICAS, default=(), doc="Ids of brokers."
     )
-    replica_nodes: list[int] = array(INT32, max_items=MAX_REPLICAS, default=(), doc="Ids of brokers.")
     isr_nodes: list[int] = array(INT32, max_items=MAX_REPLICAS, default=(), doc="Ids of brokers.")
     offline_replicas: list[int] = array(
         INT32, max_items=MAX_REPLICAS, since=5, default=(), doc="Always empty."
@@ -97,14 +93,16 @@ class MetadataTopicResult:
         native=True,
         default="",
         doc="Topic id, of 22 characters. A topic that is deleted and created again has "
-            "another id. Empty if not known.",
+        "another id. Empty if not known.",
     )
 
 
 @flexible_since(9)
 @message
 class MetadataResponse:
-    throttle_time_ms: int = int32(since=3, default=0, doc="How long the client is throttled, in ms.")
+    throttle_time_ms: int = int32(
+        since=3, default=0, doc="How long the client is throttled, in ms."
+    )
     brokers: list[MetadataBroker] = array(MetadataBroker, max_items=MAX_REPLICAS)
     cluster_id: str | None = nullable_string(
         since=2, native_since=0, default=None, doc="Id of the broker's data directory."
@@ -134,9 +132,9 @@ METADATA: Final = Api(
     request=MetadataRequest,
     response=MetadataResponse,
     doc="Describe brokers and topics. A named topic that does not exist is created if the "
-        "broker's `auto.create.topics.enable` is on and the request allows it. Only brokers of a "
-        "cluster offer versions 8 to 10, because clients trust leader epochs only from version 9 "
-        "on.",
+    "broker's `auto.create.topics.enable` is on and the request allows it. Only brokers of a "
+    "cluster offer versions 8 to 10, because clients trust leader epochs only from version 9 "
+    "on.",
     rights=(
         each(Operation.DESCRIBE, ResourceType.TOPIC, When.NAMED),
         left_out(Operation.DESCRIBE, ResourceType.TOPIC),

@@ -315,16 +315,17 @@ def _drop_unruly(entries: list[Entry], rule: Offsets, last_offset: int) -> bool:
     """Remove the first entry whose offset breaks the rule, and all behind it; return whether there
     is one. `last_offset` is the offset before the first entry."""
     for number, (_, offset, magic, attributes, _, _, delta) in enumerate(entries):
-        if offset > LARGEST_INT64 - delta or (rule != Offsets.ANY and offset <= last_offset):
-            break
         is_exact = magic == BATCH_MAGIC or not attributes & CODEC_MASK
-        if rule == Offsets.CONTIGUOUS and is_exact and offset != last_offset + 1:
-            break
+        due = last_offset + 1
+        if (
+            offset > LARGEST_INT64 - delta
+            or (rule != Offsets.ANY and offset < due)
+            or (rule == Offsets.CONTIGUOUS and is_exact and offset != due)
+        ):
+            del entries[number:]
+            return True
         last_offset = offset + delta
-    else:
-        return False
-    del entries[number:]
-    return True
+    return False
 
 
 def _assign(
