@@ -13,7 +13,7 @@ PAGE = "tutorial.md"
 @pytest.mark.timeout(120)
 def test_the_tutorial_shows_what_happens(tmp_path: Path) -> None:
     session = blocks(PAGE)
-    assert len(session) == 13
+    assert len(session) == 12
     with Shell(tmp_path) as shell:
         for name, written in session.items():
             if "." in name:
