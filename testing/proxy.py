@@ -1,9 +1,9 @@
-"""A TCP proxy that harms the connections that go through it, at a byte that a test chooses, and a
-way to a server that can be cut, one way or both, for all connections or some of them.
+"""A TCP proxy that damages connections at a byte that a test chooses, and a way to a server that
+can be cut, in one direction or both, for all connections or some.
 
-The way to a server is for ends that are processes of their own: everything runs in a thread with a
-loop of its own, and a call returns once it holds. The proxy harms a connection at a byte that is
-chosen; a cut harms all connections at a moment that is chosen.
+The way to a server is for programs in their own processes. It runs in a thread with its own loop,
+and a call returns when it has taken effect. The proxy damages one connection at a chosen byte; a
+cut affects all connections at a chosen moment.
 """
 
 import asyncio
