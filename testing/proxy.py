@@ -237,7 +237,7 @@ class _Link:
         sink.close()
 
 
-class Harm(enum.Enum):
+class InjectedFault(enum.Enum):
     """How a connection is broken."""
 
     RESET = "both ends get a reset"
@@ -253,7 +253,7 @@ class Plan:
     direction: Direction
     after_bytes: int
     """Bytes that pass in that direction before the connection is broken."""
-    harm: Harm
+    harm: InjectedFault
 
 
 class Proxy:
@@ -321,17 +321,17 @@ class ProxiedConnection:
                 self.passed[direction] += len(data)
             await self._harm(plan.harm, sink)
 
-    async def _harm(self, harm: Harm, sink: socket.socket) -> None:
+    async def _harm(self, harm: InjectedFault, sink: socket.socket) -> None:
         match harm:
-            case Harm.RESET:
+            case InjectedFault.RESET:
                 for end in self._sockets:
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
                 await self.close()
-            case Harm.CLOSE:
+            case InjectedFault.CLOSE:
                 await self.close()
-            case Harm.HALF_CLOSE:
+            case InjectedFault.HALF_CLOSE:
                 sink.shutdown(socket.SHUT_WR)
-            case Harm.STALL:
+            case InjectedFault.STALL:
                 pass
         self.harmed.set()
 

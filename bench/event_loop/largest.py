@@ -67,7 +67,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LargestRequest:
     """One request."""
 
     name: str
@@ -84,7 +84,7 @@ class Asked:
         return size.to_bytes(4, "big") + whole[4 : 4 + size]
 
 
-def largest(encoding: Encoding, size: Size) -> Iterator[Asked]:
+def largest(encoding: Encoding, size: Size) -> Iterator[LargestRequest]:
     """Yield the largest requests of every kind in an encoding."""
     for api in APIS.values():
         versions = api.versions(native=encoding.NATIVE)
@@ -92,16 +92,16 @@ def largest(encoding: Encoding, size: Size) -> Iterator[Asked]:
             yield from _largest_of(api, versions[-1], encoding, size)
 
 
-def _largest_of(api: Api, version: int, encoding: Encoding, size: Size) -> Iterator[Asked]:
+def _largest_of(api: Api, version: int, encoding: Encoding, size: Size) -> Iterator[LargestRequest]:
     for name, shape in _SHAPES.items():
         body = shape(api, version, encoding, size)
         if body is None:
             continue
-        yield Asked(name, api, version, body)
+        yield LargestRequest(name, api, version, body)
         if name == "many things":
-            yield Asked("many things, cut off", api, version, body, cut_bytes=1)
+            yield LargestRequest("many things, cut off", api, version, body, cut_bytes=1)
     for name, special in _SPECIAL.get(api.key, {}).items():
-        yield Asked(name, api, version, special(size))
+        yield LargestRequest(name, api, version, special(size))
 
 
 # Shapes that any request may have.

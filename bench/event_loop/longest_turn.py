@@ -30,7 +30,7 @@ from ...testing.requests import create_topic, message_set, produce_to
 from ..brokers import MIB, data_folder
 from ..figure import BoundedFigure
 from ..raw_client import RawClient
-from .largest import GROUP, NARROW, PRINCIPAL, WIDE, Asked, Size, largest
+from .largest import GROUP, NARROW, PRINCIPAL, WIDE, LargestRequest, Size, largest
 from .watched_broker import Turn, WatchedBroker, watched_broker
 
 LIMIT_SECONDS: Final = 0.05 if FORM == "compiled" else 0.15
@@ -89,7 +89,7 @@ def _turns_of(
     yield worst.pop(name)
 
 
-def _figure(encoding: Encoding, asked: Asked, turn: Turn) -> BoundedFigure:
+def _figure(encoding: Encoding, asked: LargestRequest, turn: Turn) -> BoundedFigure:
     spoken = "native" if encoding.NATIVE else "kafka"
     return BoundedFigure(
         name=f"longest_turn.{spoken}.{asked.api.name}",
@@ -100,7 +100,7 @@ def _figure(encoding: Encoding, asked: Asked, turn: Turn) -> BoundedFigure:
     )
 
 
-def _turn_of(broker: WatchedBroker, encoding: Encoding, asked: Asked, rounds: int) -> Turn:
+def _turn_of(broker: WatchedBroker, encoding: Encoding, asked: LargestRequest, rounds: int) -> Turn:
     frame = asked.frame(encoding)
     address = broker.native if encoding.NATIVE else broker.kafka
     found = []

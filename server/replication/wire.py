@@ -21,7 +21,7 @@ from ...storage.log.epoch_history import NO_EPOCH
 from ...storage.metadata.state_copy import StatePart
 from ...storage.names import MAX_OFFSET
 from ...storage.read.slices import FileRange, Slice
-from ...storage.replica.copy_facts import CopyFacts, MalformedFacts, Stored, Stretch
+from ...storage.replica.copy_facts import CopyFacts, MalformedFacts, ReceivedSets, Stored
 from ...storage.replica.copying import Copied
 from ..network.file_sending import MAX_FILE_RANGES, MIN_FILE_RANGE_BYTES
 
@@ -156,7 +156,7 @@ def _take_part(part: ReplicatedPart) -> None:
         raise InvalidRequest(
             f"the leader sent invalid facts for {part.topic}-{part.partition}: {error}"
         ) from error
-    part.stored = Stored(Stretch(part.records, facts), part.next_offset, len(part.records))
+    part.stored = Stored(ReceivedSets(part.records, facts), part.next_offset, len(part.records))
 
 
 def _is_begin(one: EpochBegin) -> bool:

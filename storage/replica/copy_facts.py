@@ -235,8 +235,8 @@ class CopyFacts:
 
 
 @value_class
-class Stretch:
-    """What a follower was sent of a log."""
+class ReceivedSets:
+    """Record sets of a log that a follower received, and data about them."""
 
     records: bytes | memoryview
     facts: CopyFacts
@@ -247,7 +247,7 @@ class Stored(NamedTuple):
 
     data: Any
     """The record sets, as the `append_stored` of a copy takes them: a `Copied` if they were read
-    from a log, a `Stretch` if they were received."""
+    from a log, a `ReceivedSets` if they were received."""
     next_offset: int
     """First offset after the sets."""
     size_bytes: int

@@ -25,7 +25,7 @@ from ..log.leader_epochs import EpochWrite
 from ..log.log import Log
 from ..log.trimmed import may_be_untimed
 from ..producers.producer_snapshots import decode_snapshot, encode_snapshot
-from .copy_facts import CopyFacts, MalformedFacts, Stored, Stretch
+from .copy_facts import CopyFacts, MalformedFacts, ReceivedSets, Stored
 from .copying import Copied, Reached, check_copied, reached_by, read_copy, spans_within
 
 Partition = tuple[str, int]
@@ -186,7 +186,7 @@ class ReplicaLog:
 
     def needs_lines(self, stored: Stored) -> bool:
         """Whether `append_stored` would write of epochs that are not known here."""
-        stretch: Stretch | None = stored.data
+        stretch: ReceivedSets | None = stored.data
         if stretch is None or not stretch.facts.epochs:
             return False
         epochs = self.log.epochs
@@ -194,7 +194,7 @@ class ReplicaLog:
 
     def lines_of(self, stored: Stored) -> EpochWrite | None:
         """What `append_stored` would write of epochs; to be run, and noted."""
-        stretch: Stretch | None = stored.data
+        stretch: ReceivedSets | None = stored.data
         if stretch is None:
             return None
         try:
@@ -287,7 +287,7 @@ class ReplicaLog:
 
     def append_stored(self, stored: Stored) -> bool:
         """Changes nothing, where it cannot be appended: other partitions go on."""
-        stretch: Stretch | None = stored.data
+        stretch: ReceivedSets | None = stored.data
         if stretch is None:
             return True
         due = self.log.log_end_offset

@@ -18,7 +18,7 @@ from ..member_files import IdentityFile, decode_identity
 from ..replica_directory import HIGHEST_ADOPTED
 from .access import Access
 from .client import EtcdClient, Gateway
-from .store import ClusterStore, Seen
+from .store import ClusterKeys, ClusterStore
 
 WITHIN_S = 10.0
 """How long a command waits for an answer of etcd."""
@@ -106,7 +106,7 @@ def _epochs(data_dir: Path) -> list[int]:
     return found
 
 
-def _check_none_runs(name: str, seen: Seen) -> None:
+def _check_none_runs(name: str, seen: ClusterKeys) -> None:
     if seen.members:
         raise PolicyViolation(
             f"brokers {sorted(seen.members)} of cluster {name} run, or did until a moment ago: "

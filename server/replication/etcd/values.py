@@ -30,7 +30,7 @@ false. Unknown fields are ignored, so that a later release may add some.
 import json
 from typing import Any, Final
 
-from ....replication.cluster_state import ClusterState, Halt, Kept, MemberInfo, ReplicaExtent
+from ....replication.cluster_state import ClusterState, Halt, KeptMember, MemberInfo, ReplicaExtent
 from ....replication.settings import Incarnation, Member
 from ....storage.log.epoch_history import NO_EPOCH
 from ....values import value_class
@@ -93,7 +93,7 @@ def decode_state(key: str, value: bytes) -> StoredState:
             reader.number("epoch"),
             None if leader is None else Incarnation(*reader.numbers(leader, 2)),
             frozenset(Member(*each) for each in reader.lists("isr", 2)),
-            frozenset(Kept(Member(*each[:2]), each[2]) for each in reader.lists("kept", 3)),
+            frozenset(KeptMember(Member(*each[:2]), each[2]) for each in reader.lists("kept", 3)),
             reader.number("least_epoch"),
             reader.number("settled_epoch", NO_EPOCH),
             None if halt is None else Halt(*reader.numbers(halt, 1)),
