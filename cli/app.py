@@ -196,7 +196,7 @@ ENTRIES: Final = (
         "profile",
         ".security.commands",
         "profile",
-        "Servers and how to be let in there, under names.",
+        "Profiles: named servers, with their TLS settings and logins.",
     ),
     CommandEntry(
         "pipeline", ".pipeline.app", "pipeline", "Jobs between topics, files and clusters."
