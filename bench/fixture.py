@@ -1,5 +1,4 @@
-"""`python -m horolog.bench.fixture`: how long a test waits for the start and the stop of the
-fixture `horolog_broker`."""
+"""`python -m horolog.bench.fixture`: how long a test waits for `horolog_broker`, and after it."""
 
 import sys
 import time
@@ -11,8 +10,8 @@ from .figure import Figure, quantile
 
 
 def main(tests: int = 100) -> int:
-    """Print how long each of some tests would wait. A first test is not counted, because it imports
-    the modules."""
+    """Print how long so many tests would have waited. The one before them, which imports what is
+    needed, is not counted."""
     starts: list[float] = []
     stops: list[float] = []
     with TemporaryDirectory() as folder:

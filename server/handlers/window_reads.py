@@ -44,7 +44,7 @@ _LEAST_READ_BYTES: Final = 16 << 10
 
 
 async def make_ready(services: Services, log: Log, window: LogWindow, segment: Segment) -> None:
-    """Make the time map of a segment, or load its append times, before a search for a window."""
+    """Make the time map of a segment, or load its append times, before a window is looked for."""
     if not window.by_append:
         await services.time_maps.make(log, segment)
         return
@@ -54,7 +54,7 @@ async def make_ready(services: Services, log: Log, window: LogWindow, segment: S
 
 
 async def prepare(services: Services, log: Log, offset: int) -> None:
-    """Prepare the log, and find the positions of an offset and of the high watermark."""
+    """Have the log prepared, and it known where an offset and its high watermark are."""
     if not log.prepared:
         await services.logs.prepare([log])
         if not log.prepared:
@@ -65,8 +65,8 @@ async def prepare(services: Services, log: Log, offset: int) -> None:
 
 
 def stop_of(position: WindowPosition, end: int) -> int:
-    """Return the end of the stretch that may have messages of a window: the whole segment if its
-    time map could not be made."""
+    """Where the stretch ends in which messages of a window may be. Of a segment whose time map
+    could not be made that is all of it."""
     unready = position.unready
     return min(position.end_offset if unready is None else unready.next_offset, end)
 
@@ -128,7 +128,7 @@ async def first_message(
     begin: int = 0,
     committed: bool = False,
 ) -> FoundMessage | None:
-    """Return the first message of the window, in offset order, from `begin` on and below `end`."""
+    """The first message of the window, in offset order, from `begin` on and below `end`."""
     turns = services.work.turns()
     offset = max(begin, log.log_start_offset)
     made: Segment | None = None
@@ -155,7 +155,7 @@ async def first_message(
 async def largest_message(
     services: Services, log: Log, window: LogWindow, *, end: int, committed: bool
 ) -> FoundMessage | None:
-    """Return the first message with the largest time in the window, below `end`."""
+    """The first message that has the largest time in the window, below `end`."""
     if window.by_append:
         begin = log.log_start_offset
         return await _find_last(services, log, window, begin, end, committed=committed)
@@ -180,8 +180,8 @@ async def largest_message(
 
 
 async def window_lag(services: Services, window: WindowName, partition: int, offset: int) -> Lag:
-    """Return the lag of a position in a window: the messages of the window behind it, and the time
-    since the first of them. Raises like `Lags.of`."""
+    """How far a position in a window is behind its end: in messages of the window, and by the time
+    of the first of them. Raises as `Lags.of`."""
     log = services.logs.find(window.base, partition)
     await prepare(services, log, offset)
     begin, end = max(offset, log.log_start_offset), log.high_watermark
@@ -242,7 +242,7 @@ class WindowRead:
 
     @property
     def end_offset(self) -> int:
-        """The offset up to which the log can be read now."""
+        """Up to where the log can be read now."""
         return self.log.last_stable_offset if self._committed else self.log.high_watermark
 
     @property
@@ -255,8 +255,8 @@ class WindowRead:
         return self.position >= self.end_offset
 
     def pass_appended(self) -> bool:
-        """Skip appended messages if their noted times show that none is in the window; return
-        whether they were skipped."""
+        """Go behind what was appended meanwhile if it is known to have nothing of the window, as
+        its times were noted; whether that was so."""
         log, window = self.log, self._window
         if window.by_append or self.position < log.segment_list.active.base_offset:
             return False
@@ -268,8 +268,8 @@ class WindowRead:
         return True
 
     async def step(self, room_bytes: int, turns: Turns, *, may_send_file: bool) -> None:
-        """Do a bounded piece of the search, and add messages as far as there is room. There is
-        always room for the first set."""
+        """Search on, and add what is found and has room: a bounded piece of work. The first set has
+        room whatever it takes."""
         log, end = self.log, self.end_offset
         self._may_send_file = may_send_file
         if self.position >= end:
@@ -293,14 +293,14 @@ class WindowRead:
         self._note()
 
     def _note(self) -> None:
-        """Remember a stretch without messages of the window, so that a later fetch skips it."""
+        """Remember where there is nothing: a later fetch goes on behind it."""
         begin = self._kept_offset if self.messages else self.offset
         if self.position > begin and not isinstance(self.records, FileRange):
             self._known.note_empty(begin, self.position)
 
     def _slice(self, begin: int, stop: int, room_bytes: int) -> Slice | None:
-        """Return the stored sets from `begin` on; `None` if their format differs from that of the
-        added ones."""
+        """The stored sets from `begin` on; `None` if those are of another format than what was
+        added."""
         found = reader.read(
             self.log,
             begin,
@@ -315,7 +315,7 @@ class WindowRead:
         return found
 
     async def _add_stored(self, begin: int, stop: int, room_bytes: int) -> None:
-        """Add stored sets unchanged; all their messages are in the window."""
+        """Add sets as they are stored, all of whose messages are in the window."""
         found = self._slice(begin, stop, max(room_bytes - self.size, 0))
         if found is None:
             return
@@ -349,7 +349,7 @@ class WindowRead:
         turns: Turns,
         left_out: Callable[[BatchHeader], bool] | None,
     ) -> None:
-        """Add the messages that are in the window, from sets that may have others."""
+        """Add the messages in the window of sets that may have others, too."""
         services = self._services
         left = room_bytes - self.size
         wanted = min(max(left, _LEAST_READ_BYTES), _READ_BYTES)
@@ -393,7 +393,7 @@ class WindowRead:
         self.messages += messages
 
     async def _read(self, found: Slice) -> bytes:
-        """Return the bytes of a slice; a thread reads them if the read may wait for the disk."""
+        """The bytes of a slice, read in a thread where that waits for the disk."""
         data = found.read_now() if found.size <= 2 * _READ_BYTES else None
         if data is None:
             lent = found.stretch()
@@ -408,8 +408,8 @@ class WindowRead:
 
 
 def _is_heavy(data: bytes) -> bool:
-    """Whether the selection of messages takes longer than a turn of the loop: for a set that has to
-    be decompressed, or for a large one."""
+    """Whether to choose among messages takes more than a turn of the loop: sets that have to be
+    opened, or a large one."""
     if len(data) > 2 * _READ_BYTES:
         return True
     return walk(data, 0, len(data), check_crc=False).codecs > 1 << Codec.NONE
@@ -418,7 +418,7 @@ def _is_heavy(data: bytes) -> bool:
 async def _run(
     services: Services, turns: Turns, steps: Steps[Selected], *, in_thread: bool
 ) -> Selected:
-    """Select messages, in turns of the loop, or all at once in a thread."""
+    """Choose among messages, in turns of the loop, or all at once in a thread."""
     if in_thread:
         return await services.work.in_conversion_thread(lambda: run(steps))
     try:

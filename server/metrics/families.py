@@ -405,16 +405,15 @@ def _lags(gauges: Gauges) -> Iterator[Family]:
     yield Family(
         "horolog_consumer_lag_seconds",
         "gauge",
-        "How long the first message after a named position has been waiting: since its append, or "
-        "since its create time if the append time is not known. 0 at the end of the partition; "
-        "absent if no time is known.",
+        "How long ago the first message behind a named position was appended, or created where "
+        "its append time is not known; 0 at the end, absent when no time is known.",
         labels,
         [Sample(values, lag.seconds) for values, lag in lags if lag.seconds is not None],
     )
     yield _gauge(
         "horolog_consumer_lag_left_out",
-        "Named positions without a lag metric: positions beyond the bound, and, at a broker that "
-        "does not lead, positions committed since its first look.",
+        "Named positions without these two: more than can be followed, or, where the broker does "
+        "not lead, committed since it first looked.",
         gauges.lags_left_out,
     )
 

@@ -227,8 +227,8 @@ class TimeMap:
         self.makes = False
 
     def lacks(self, offset: int, first_ms: int, last_ms: int) -> bool:
-        """Whether the appends from `offset` on are noted, and none of them has a time between these
-        two, both included. False if the noted rows do not tell."""
+        """Whether what was appended from `offset` on is noted, and has no time between these two,
+        both included. A look at the newest appends; false where they do not tell."""
         noted, begin = self._noted, self._noted_offset
         at = len(noted)
         while self.makes and at and begin > offset:

@@ -16,7 +16,7 @@ class DeleteGroupsRequest:
 @message
 class DeletableGroupResult:
     group_id: str = string(doc="Name of the group.")
-    error_code: int = int16(default=0, doc="68 if the group has members; 69 if it does not exist.")
+    error_code: int = int16(default=0, doc="68 while it has members; 69 when there is none.")
 
 
 @message

@@ -36,7 +36,7 @@ class ListedGroup:
     protocol_type: str = string(
         default="", doc="Protocol type of the group; empty if it only has positions."
     )
-    group_state: str = string(since=4, default="", doc="State of the group, as in describe-groups.")
+    group_state: str = string(since=4, default="", doc="Its state, as in describe-groups.")
     group_type: str = string(since=5, default="", doc=f"`{CLASSIC}`.")
 
 

@@ -49,11 +49,9 @@ class OffsetCommitRequest:
     generation_id: int = int32(
         since=1,
         default=-1,
-        doc="Generation of the member; -1 if the client is no member of a group.",
+        doc="The member's generation; -1 for who is no member of a group.",
     )
-    member_id: str = string(
-        since=1, default="", doc="Id of the member; empty if the client is no member."
-    )
+    member_id: str = string(since=1, default="", doc="The member; empty for who is none.")
     group_instance_id: str | None = nullable_string(
         since=7, default=None, doc="`group.instance.id` of a static member; null for a dynamic one."
     )
