@@ -132,7 +132,7 @@ async def _listed(
 
 
 class _WindowListing:
-    """Answers list-offsets for one window."""
+    """Answers where in a window something is."""
 
     def __init__(
         self, services: Services, request: ListOffsetsRequest, version: int, window: WindowName
@@ -332,12 +332,12 @@ class _WindowFetch:
 
     @staticmethod
     def _check_same(part: _WindowPart, log: Log) -> None:
-        """Raise `UnknownTopicOrPartition` if the log is no longer the one that was searched."""
+        """Raise `UnknownTopicOrPartition` for a log that is another one than it was."""
         if part.read is not None and part.read.log is not log:
             raise UnknownTopicOrPartition(f"the base of {part.topic} was deleted")
 
     async def _read_rest(self) -> None:
-        """Read the other topics, in their present state."""
+        """The other topics, as they are now."""
         self._rest_moved = False
         self._rest_ends = {key: self._end_of(key) for key in partitions_of(self._rest)}
         self._rest_response = await _outcome(
@@ -402,7 +402,7 @@ class _WindowFetch:
         return self._services.work.time() >= self._until
 
     def _is_over(self) -> bool:
-        """Whether to answer now: there is enough, there is an error, or waiting cannot help."""
+        """Whether to answer: there is enough, there is an error, or waiting cannot help."""
         if self._enough() or self._request.min_bytes <= 0 or self._time_is_over():
             return True
         if self._rest_failed or any(part.error is not None for part in self._parts):
@@ -410,7 +410,7 @@ class _WindowFetch:
         return any(part.read is not None and part.read.is_full for part in self._parts)
 
     async def _wait(self) -> None:
-        """Wait until messages of a window may have been appended, or the time is over."""
+        """Wait until something of a window may have been appended, or the time is over."""
         own = dict.fromkeys(part.key for part in self._parts)
         keys = own | dict.fromkeys(self._rest_ends)
         fetches = self._services.fetches
@@ -431,14 +431,14 @@ class _WindowFetch:
         self.turns.begin()
 
     def _end_of(self, key: Partition) -> int:
-        """Return the high watermark of a partition; -1 if it cannot be read."""
+        """The high watermark of a partition; -1 where it cannot be reached."""
         try:
             return self._services.logs.find(*key).high_watermark
         except (HorologError, OSError):
             return -1
 
     def _may_have(self, key: Partition) -> bool:
-        """Whether a partition with a new high watermark may have messages for this fetch."""
+        """Whether a partition that moved may have something for this fetch."""
         own = [part for part in self._parts if part.key == key]
         if key in self._rest_ends:
             self._rest_moved = True
@@ -502,7 +502,7 @@ class _WindowFetch:
         result.records = records  # type: ignore[assignment] # what the encoder takes for them
 
     async def _converted(self, part: _WindowPart, log: Log, data: Buffer) -> Buffer:
-        """Return the messages in a format that the client knows."""
+        """The messages in a format that the client knows."""
         services = self._services
         limits = Limits(
             max(part.wanted.partition_max_bytes, len(data)), log.settings.max_decompressed_bytes
