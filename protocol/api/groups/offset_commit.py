@@ -47,9 +47,7 @@ class OffsetCommitTopic:
 class OffsetCommitRequest:
     group_id: str = string(doc="Name of the position, or of the group.")
     generation_id: int = int32(
-        since=1,
-        default=-1,
-        doc="The member's generation; -1 for who is no member of a group.",
+        since=1, default=-1, doc="The member's generation; -1 for who is no member of a group."
     )
     member_id: str = string(since=1, default="", doc="The member; empty for who is none.")
     group_instance_id: str | None = nullable_string(
