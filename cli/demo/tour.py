@@ -30,7 +30,7 @@ from ...protocol.records.messages.sets import NewRecord
 from ...server.network.ports import Addresses
 from ..errors import CommandFailed, OutputClosed, is_terminal
 from ..histogram import bars
-from ..output import AsIs, emit, shown_bytes, shown_size, shown_time
+from ..output import AsIs, emit, plural, shown_bytes, shown_size, shown_time
 from .feed import (
     History,
     ensure_topic,
@@ -453,7 +453,8 @@ class Tour:
         is_same = {one.offset for one in exact} == {one.offset for one in wanted}
         self._paper.say(
             f"From {shown_time(window.start_ms)} until {shown_time(window.end_ms)}: the window has "
-            f"{len(exact):,} messages, those whose time is in it, wherever they are in the log."
+            f"{len(exact):,} {plural(len(exact), 'message')}: all with a time in it, wherever they "
+            "are in the log."
         )
         self._paper.quote(_line(record) for record in exact[:_LINES_SHOWN])
         more = len(exact) - _LINES_SHOWN
@@ -499,15 +500,16 @@ class Tour:
         start, end = await self._find(topic, start_ms), await self._find(topic, end_ms)
         between, offsets = set(range(start, end)), {record.offset for record in exact}
         wrong, missing = len(between - offsets), len(offsets - between)
+        found = f"{len(between):,} {plural(len(between), 'message')}"
+        bounds = (
+            f"from the first message of the one time or later, offset {start:,}, to the first of "
+            f"the other, offset {end:,}"
+        )
         self._paper.say(
-            f"A range of offsets is something else. From the first message of the one time or "
-            f"later to the first of the other it is offset {start:,} up to {end:,}: "
-            + (
-                f"{len(between):,} messages, of which {wrong:,} are of other times, and "
-                f"{missing:,} of the window are not among them."
-                if wrong or missing
-                else f"the same {len(between):,} messages here, because no other came late."
-            )
+            f"A range of offsets gets this window wrong. It goes {bounds}: {found}. Of other "
+            f"times: {wrong:,}. Missing: {missing:,}."
+            if wrong or missing
+            else f"A range of offsets, {bounds}, has the same {found} here, because none came late."
         )
         return bool(wrong or missing)
 
