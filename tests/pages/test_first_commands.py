@@ -18,6 +18,7 @@ AT_A_BROKER = {
     "append-times.md": "no message is as late as that",
     "clocks.md": "horolog_clock_ahead_seconds 0",
     "concepts.md": "load",
+    "dependencies.md": "pyarrow ",
     "memory.md": "horolog_buffered_bytes 0",
     "migration.md": "topic clicks",
     "monitoring.md": "horolog_connections ",
