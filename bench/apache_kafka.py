@@ -72,11 +72,11 @@ def class_path() -> str:
 
 
 def tool(main: str, *arguments: str, jvm: Sequence[str] = ()) -> list[str]:
-    """The command that runs one of Kafka's tools, which are a class `main` each, for a test.
+    """Return the command that runs one of Kafka's tools, for a test. `main` is the tool's Java
+    class.
 
-    The first one that ends stores the classes that it loaded; later ones take them from there,
-    which halves the time of a start. Java passes over a stored file that is not for it. Raises
-    `Unavailable`.
+    The first run stores the classes that it loaded. Later runs load them from there, which halves
+    the time of a start. Java ignores a stored file of another class path. Raises `Unavailable`.
     """
     path, program = class_path(), Path(shutil.which("java") or "java").resolve()
     made_of = f"{path} {program} {program.stat().st_mtime_ns}"
@@ -87,7 +87,7 @@ def tool(main: str, *arguments: str, jvm: Sequence[str] = ()) -> list[str]:
 
 
 def jars(pom: Path, properties: Mapping[str, str] | None = None) -> str:
-    """The jars that a POM names, with those that they need. Raises `Unavailable`."""
+    """Return the jars that a POM names, and their dependencies. Raises `Unavailable`."""
     reason = why_unavailable()
     if reason is not None:
         raise Unavailable(reason)
@@ -130,7 +130,7 @@ class KafkaBroker:
     listeners: Mapping[str, str]
     """`HOST:PORT` of its other listeners, by name."""
     folder: Path
-    """Its configuration, its data (`data`) and what it wrote (`log`)."""
+    """The folder of its configuration, its data (`data`) and its output (`log`)."""
     command: Sequence[str]
     process: subprocess.Popen[str] | None = None
 
@@ -139,7 +139,7 @@ class KafkaBroker:
         return self.folder / "data"
 
     def begin(self) -> threading.Event:
-        """Start the process; the event is set when it serves, or has ended."""
+        """Start the process. The returned event is set when the broker serves, or has ended."""
         self.process = subprocess.Popen(
             self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
@@ -150,7 +150,7 @@ class KafkaBroker:
         return ready
 
     def start(self) -> None:
-        """Start it, and wait until it serves. Raises `RuntimeError` with what it wrote."""
+        """Start it, and wait until it serves. Raises `RuntimeError` with the broker's output."""
         self.wait_for(self.begin())
 
     def wait_for(self, ready: threading.Event) -> None:
@@ -166,7 +166,7 @@ class KafkaBroker:
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill it; does nothing when it does not run."""
+        """Kill it. Does nothing if it does not run."""
         self._end(signal.SIGKILL)
 
     def _end(self, number: int) -> None:
@@ -177,7 +177,8 @@ class KafkaBroker:
 
 
 def _copy_lines(lines: IO[str], log: Path, ready: threading.Event) -> None:
-    """Write what a broker says to its log, and report when it serves or falls silent."""
+    """Copy the output of a broker to its log. Set the event when the broker serves, or closes its
+    output."""
     with lines, log.open("a") as target:
         for line in lines:
             target.write(line)
@@ -196,7 +197,7 @@ class ApacheKafka:
 
     @property
     def bootstrap(self) -> str:
-        """The addresses of all brokers, as clients take them."""
+        """The addresses of all brokers, in the form of `bootstrap.servers`."""
         return ",".join(broker.address for broker in self.brokers)
 
     def at(self, listener: str) -> str:
@@ -214,11 +215,11 @@ def apache_kafka(
     listeners: Mapping[str, str] | None = None,
     users: Sequence[str] = (),
 ) -> Iterator[ApacheKafka]:
-    """A cluster with its files in `folder`, from the moment it serves on; killed in the end.
+    """Start a cluster with its files in `folder`; yield it when it serves, and kill it at the end.
 
-    `settings` are those of every broker, under Kafka's names. `listeners` are others than the plain
-    one, name -> security protocol. `users` are what `kafka-storage format --add-scram` takes.
-    Raises `Unavailable`, and `RuntimeError` when it does not start.
+    `settings` are those of every broker, under Kafka's names. `listeners` are listeners besides the
+    plain one: name -> security protocol. `users` has the form of `kafka-storage format
+    --add-scram`. Raises `Unavailable`, and `RuntimeError` if a broker does not start.
     """
     jars = class_path()
     more = listeners or {}

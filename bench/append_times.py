@@ -1,8 +1,8 @@
-"""What append times cost: `python -m horolog.bench.append_times [DIR]`.
+"""Measures the cost of append times: `python -m horolog.bench.append_times [DIR]`.
 
-Processor time of an entry beside that of the whole append it is part of, the best of many tries;
-and how long a sync takes of a log alone, and of a log and its append times one after the other, in
-DIR (the temporary folder when not given), taken in turns.
+Prints the processor time of one entry beside that of the whole append which writes it, the best of
+many tries. Prints how long a sync takes for a log alone, and for a log and then its append times.
+Both files are in DIR (by default in the temporary folder), and the two syncs alternate.
 """
 
 import sys
@@ -27,7 +27,8 @@ from ..storage.open_files import OpenFiles
 from ..storage.seams import ProducerBudget, Seams
 
 SETS = ((1, 100), (118, 100), (472, 100), (62, 1000))
-"""Messages of a set and bytes of a value: one message, 16 KiB, 64 KiB, 64 KiB of larger ones."""
+"""(messages of a set, bytes of a value): one message, 16 KiB, 64 KiB, and 64 KiB of larger
+messages."""
 
 TRIES = 40
 SYNCS = 300

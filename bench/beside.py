@@ -1,5 +1,5 @@
-"""Measures the slowest answers to a fast producer: alone, and beside demanding clients, each in its
-own process."""
+"""Measures the slowest answers that a fast producer gets: alone, and while other clients load the
+broker. Each client is a process."""
 
 import socket
 import subprocess
@@ -62,7 +62,7 @@ def slow_client(address: str) -> None:
 
 
 def time_scan(address: str) -> None:
-    """Searches by time, one at a time, that each read the whole log."""
+    """Search by time again and again, one search at a time. Each search reads the whole log."""
     client = RawClient(address)
     request = encoded(list_offsets(SCANNED_TOPIC, (0, FIRST_MS + MESSAGES - 1)))
     client.exchange(request)
@@ -72,7 +72,7 @@ def time_scan(address: str) -> None:
 
 
 def converting_reader(address: str) -> None:
-    """Fetches of 1 MiB, one at a time, by a reader that only knows message format v0."""
+    """Fetch 1 MiB again and again, one request at a time, as a reader that only knows format v0."""
     client = RawClient(address)
     requests = [
         encoded(fetch(TOPIC, (0, offset), partition_max_bytes=MIB), _OLD_FETCH)
@@ -86,7 +86,8 @@ def converting_reader(address: str) -> None:
 
 
 def bulk_producer(address: str) -> None:
-    """Sets of 900 KiB, of which so many are in flight that the broker never waits for one."""
+    """Produce sets of 900 KiB, with enough of them in flight that the broker never waits for the
+    next."""
     client = RawClient(address)
     request = encoded(produce(TOPIC, sets(100, 900 << 10)[0], acks=1))
     client.exchange(request)
@@ -117,7 +118,8 @@ def _say_running() -> None:
 
 
 def fast_beside_slow() -> Iterator[Figure]:
-    """The 99th percentile of a produce request beside the worst of the three, over that alone."""
+    """Yield the 99th percentile of a produce request beside the worst of the three clients, divided
+    by the percentile alone."""
     with broker() as (server, client):
         _fill(client)
         alone, beside = _percentiles(client, server.native, KINDS)
@@ -130,7 +132,7 @@ def fast_beside_slow() -> Iterator[Figure]:
 
 
 def fast_beside_bulk() -> Iterator[Figure]:
-    """The same beside a producer of large sets that always has some in flight."""
+    """Yield the same ratio beside a producer that always has large sets in flight."""
     with broker() as (server, client):
         client.call(create_topic(TOPIC, **RETENTION_LIMIT))
         alone, beside = _percentiles(client, server.native, [BULK])
@@ -142,7 +144,7 @@ def fast_beside_bulk() -> Iterator[Figure]:
 def _percentiles(
     client: RawClient, address: str, kinds: Iterable[str]
 ) -> tuple[float, dict[str, float]]:
-    """The 99th percentile of a produce request alone, and beside each kind, in turns."""
+    """Return the 99th percentile of a produce request alone, and beside each client, in turns."""
     alone: list[float] = []
     beside: dict[str, list[float]] = {kind: [] for kind in kinds}
     client.call(create_topic("bench", **RETENTION_LIMIT))
@@ -167,7 +169,7 @@ def _p99(client: RawClient, request: bytes) -> float:
 
 
 def _fill(client: RawClient) -> None:
-    """The topics that the neighbours read."""
+    """Fill the topics that the other clients read."""
     settings = {"retention_ms": -1, "segment_bytes": 128 * MIB}
     client.call(create_topic(TOPIC, **settings))
     client.call(create_topic(SCANNED_TOPIC, **settings, index_interval_bytes=128 * MIB))

@@ -1,7 +1,8 @@
 """`python -m horolog.bench.beside_kafka [NAME...]`: Horolog and a real Apache Kafka in one run.
 
-Both run all the time; each figure is taken from one after the other, round by round, so that what
-else the machine does meets both alike. Prints a table and writes `build/bench-kafka.json`.
+Both brokers run all the time. Each figure is measured at one broker after the other, round by
+round, so that other load on the machine affects both alike. Prints a table and writes
+`build/bench-kafka.json`.
 """
 
 import json
@@ -36,10 +37,10 @@ _PRODUCE_ROUNDS: Final = 5
 _SECONDS: Final = 0.5
 
 _LEAD_IN_SECONDS: Final = 1.2
-"""How long a broker runs before its turn is measured, so that it writes to memory that it has just
-freed, by a check of retention that both do once a second. Memory that has been free for longer may
-have gone back to the host of a virtual machine, and to get it again takes the machine more time
-than all that a broker does with it."""
+"""How long a broker runs before its turn is measured. Both brokers check retention once a second;
+after a check, a broker writes to memory that it has just freed. Memory that has been free for
+longer may be back at the host of a virtual machine. To get it again takes more time than all the
+work that is measured."""
 _WARM_SECONDS: Final = 10
 _IN_FLIGHT: Final = 8
 _FETCHES_IN_FLIGHT: Final = 4
@@ -54,23 +55,24 @@ _ONE_EACH: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class ComparedSides:
-    """A figure of all sides. Rates are better when larger, seconds and bytes when smaller."""
+    """One figure of Horolog and of Kafka. Larger rates are better; smaller seconds and bytes are
+    better."""
 
     name: str
     unit: str
     kafka: float
     horolog: float
     ratio: float
-    """Horolog's over Kafka's: the median of what the rounds give."""
+    """Horolog's value divided by Kafka's: the median of the ratios of all rounds."""
     fsync: float | None = None
-    """Horolog's with `acks.all.durability=fsync`."""
+    """The value of Horolog with `acks.all.durability=fsync`."""
 
 
 Rounds = dict[str, list[float]]
 
 
 def in_turns(sides: Sequence[Side], work: Callable[[Side], float], rounds: int = _ROUNDS) -> Rounds:
-    """What `work` gives for each side, in each of some rounds."""
+    """Return the results of `work` for each side, one for each round."""
     found: Rounds = {side.name: [] for side in sides}
     for _ in range(rounds):
         for side in sides:
@@ -79,7 +81,7 @@ def in_turns(sides: Sequence[Side], work: Callable[[Side], float], rounds: int =
 
 
 def in_turns_of_one(name: str, works: Sequence[Callable[[], object]]) -> ComparedSides:
-    """Seconds of one request of Kafka and of Horolog, each the median of some rounds."""
+    """Return the seconds of one request at Kafka and at Horolog, each the median of some rounds."""
     rounds = [times_in_turns(works, rounds=_ONE_ROUNDS, each=_ONE_EACH) for _ in range(3)]
     kafka, horolog = ([one[n] for one in rounds] for n in range(2))
     return compared(name, "s", {"kafka": kafka, "written": horolog})
@@ -98,7 +100,7 @@ def compared(name: str, unit: str, found: Rounds) -> ComparedSides:
 
 
 def warm_up(side: Side) -> None:
-    """Have Kafka do some of everything: Java compiles only what has run often."""
+    """Send Kafka some requests of every kind: Java compiles only code that has run often."""
     topic = side.topic("warm", **bounded())
     data, _ = batch(100, 64 << 10)
     one, _ = batch(100, 1)
@@ -118,7 +120,7 @@ def warm_up(side: Side) -> None:
 def produce_rate(
     sides: Sides, name: str, value_bytes: int, set_bytes: int
 ) -> Iterator[ComparedSides]:
-    """Messages a second, and processor time of the broker for a million of them."""
+    """Yield messages a second, and the broker's processor time for a million messages."""
     data, count = batch(value_bytes, set_bytes)
     topics = {side.name: side.topic(name, **bounded()) for side in sides.all}
     requests = {side.name: side.produce(topics[side.name], data) for side in sides.all}
@@ -189,7 +191,7 @@ def produce_one_pipelined(sides: Sides) -> Iterator[ComparedSides]:
 def fetch_rate(
     sides: Sides, name: str, fetch_bytes: int, in_flight: int = _FETCHES_IN_FLIGHT
 ) -> Iterator[ComparedSides]:
-    """Bytes a second of fetches of so many bytes from all over 64 MiB."""
+    """Yield bytes a second of fetches of `fetch_bytes` from random places in 64 MiB."""
     pair = (sides.kafka, sides.written)
     data, count = batch(100, 64 << 10)
     times = 64 * MIB // len(data)
@@ -219,7 +221,8 @@ def fetch_rate(
 
 
 def find_time(sides: Sides) -> Iterator[ComparedSides]:
-    """Seconds of one "first offset at T", in logs of some numbers of segments."""
+    """Yield the seconds of one search for the first offset at a time, in logs of different numbers
+    of segments."""
     pair = (sides.kafka, sides.written)
     for segments in _SEGMENTS:
         works = [_lookups(side, segments) for side in pair]
@@ -228,7 +231,7 @@ def find_time(sides: Sides) -> Iterator[ComparedSides]:
 
 
 def _lookups(side: Side, segments: int) -> Callable[[], object]:
-    """A search in a log of so many segments, where message `n` has the time `_FIRST_MS + n`."""
+    """Return a search in a log of `segments` segments. Message `n` has the time `_FIRST_MS + n`."""
     topic = side.topic(f"of-{segments}", retention_ms=-1, segment_bytes=_SEGMENT_BYTES)
     for first in range(0, segments * _SEGMENT_MESSAGES, _SEGMENT_MESSAGES):
         records = [
@@ -249,7 +252,8 @@ def _lookups(side: Side, segments: int) -> Callable[[], object]:
 
 
 def client_rates(sides: Sides, name: str, value_bytes: int, count: int) -> Iterator[ComparedSides]:
-    """confluent-kafka: messages a second, and processor time of the broker for a million."""
+    """Yield messages a second of confluent-kafka, and the broker's processor time for a million
+    messages."""
     topics = {side.name: side.topic(f"client-{name}", retention_ms=-1) for side in sides.all}
     sent = dict.fromkeys(topics, 0)
     used: Rounds = {side.name: [] for side in sides.all}
@@ -278,13 +282,14 @@ def client_rates(sides: Sides, name: str, value_bytes: int, count: int) -> Itera
 
 
 def start(sides: Sides) -> Iterator[ComparedSides]:
-    """Seconds from the start of the process until it takes connections, each alone."""
+    """Yield the seconds from the start of the process until it takes connections, each broker
+    alone."""
     ours, theirs = sides.horolog_start_seconds, sides.kafka_start_seconds
     yield ComparedSides("start", "s", theirs, ours, ours / theirs)
 
 
 def memory(sides: Sides) -> Iterator[ComparedSides]:
-    """Resident memory after all that was measured before."""
+    """Yield the resident memory after all earlier measurements."""
     ours, theirs = sides.written.resident_bytes(), sides.kafka.resident_bytes()
     yield ComparedSides("memory_after", "bytes", theirs, ours, ours / theirs)
 
@@ -308,7 +313,7 @@ MEASUREMENTS: Final[dict[str, Callable[[Sides], Iterator[ComparedSides]]]] = {
     "find_time": find_time,
     "memory_after": memory,
 }
-"""What is measured, in this order."""
+"""The measurements by name, in the order in which they run."""
 
 
 def main(names: list[str]) -> int:
@@ -341,7 +346,7 @@ def _row(figure: ComparedSides) -> str:
 
 
 def produced(address: str, topic: str, value_bytes: int, count: int) -> float:
-    """Seconds until so many messages are acknowledged by all; connecting is not counted."""
+    """Return the seconds until `count` messages are acknowledged. Connecting is not counted."""
     producer = Producer(
         {
             "bootstrap.servers": address,
@@ -363,11 +368,11 @@ def produced(address: str, topic: str, value_bytes: int, count: int) -> float:
 
 
 def consumed(address: str, topic: str, value_bytes: int, count: int) -> float:
-    """Seconds from the first message to the last of so many.
+    """Return the seconds from the first message to the last of `count`.
 
-    A client that has `queued.min.messages` waiting asks for no more during a second
-    (`fetch.queue.backoff.ms`): with the defaults, the longest of these waits are what is measured,
-    and a broker that is quick to fill the queue meets more of them.
+    A client that has `queued.min.messages` messages in its queue sends no fetch for a second
+    (`fetch.queue.backoff.ms`). With the defaults, the measurement would be of these waits, and a
+    broker that fills the queue quickly would have more of them.
     """
     consumer = Consumer(
         {

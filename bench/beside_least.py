@@ -1,39 +1,41 @@
-"""The broker, its client library and Apache Kafka beside processes that do the least (`least.py`).
+"""Compares the broker, its client library and Apache Kafka with processes that do the least work
+for the same figure (`least.py`).
 
-`loop_lines`: the broker beside processes with its event loop, in turns: how much of a request is
-the loop, how much is what no broker can leave out, and how much is the rest.
+`loop_lines` compares the broker with least processes that have the same event loop, in turns. It
+splits a request into the cost of the loop, the cost that no broker can avoid, and the rest.
 
-Beside the times there is the processor time of each process for a request, which other work on the
-machine changes least. For requests one at a time there is how many echoes of the same process they
-take (`echoes`), and how many of the broker's they would take if the broker did for them, beyond its
-echo, what the least process does beyond its own (`at least`): a goal below that is out of reach.
+Beside the times stands each process's processor time for a request, because other work on the
+machine changes it least. For requests one at a time there are two more columns. `echoes` is the
+processor time divided by that of an echo of the same process. `at least` is the number of echoes
+that the broker would need if it did, beyond its own echo, only the work that the least process does
+beyond its echo. A goal below `at least` cannot be reached.
 
 Requests one at a time are measured three times: where the system puts the processes, with all of
-them on one processor, and with the client on another one than all that answer. Only one of the two
-has anything to do at a time, so that on one processor nothing is lost but what is in the caches,
-and no sleeping processor has to be woken, which on a virtual machine can take longer than the
-request and differs from one hour to the next. Where the system puts them is one of these two ways,
-by chance, and not the same for the broker and a least process in one run.
+them on one processor, and with the client on a processor of its own. Only one of the two processes
+has work at a time. So one processor costs nothing but cache misses, and no sleeping processor has
+to be woken. On a virtual machine, waking one can take longer than the request, and its cost changes
+from one hour to the next. Where the system puts the processes is a matter of chance, and can differ
+between the broker and a least process in one run.
 
-`client_rows`: the client library beside clients that do only what cannot be left out, in turns, at
+`client_rows` compares the client library with clients that do only the necessary work, in turns, at
 one broker.
 
-    client_send        one call of a coroutine, one look at the clock, one future, one result and
-                       two places in lists for each message; what has come is encoded with one call
-                       of the kernel, and goes when the set before it has been answered. It checks
-                       nothing, knows one partition, sends nothing again and bounds no memory
-    client_send_batch  the sets of `Producer.send_batch`, each made with one call of the kernel
-                       while the one before it is in flight, and one in flight, because the sets of
-                       a partition go one after the other. `client_send_batch 2` is the same beside
-                       a least broker (`appends`)
-    client_columns     the fetches of `fetch_columns`, the next one under way while the columns of
-                       one are made by the kernel
+    client_send        for each message one call of a coroutine, one read of the clock, one future,
+                       one result and two places in lists. One call of the kernel encodes all
+                       waiting messages; the set is sent when the set before it was answered. It
+                       checks nothing, knows one partition, never retries and bounds no memory
+    client_send_batch  the sets of `Producer.send_batch`. One call of the kernel makes each set
+                       while the set before it is in flight. One set is in flight, because the sets
+                       of a partition are sent in order. `client_send_batch 2` is the same at a
+                       least broker (`appends`)
+    client_columns     the fetches of `fetch_columns`. The next fetch is in flight while the kernel
+                       makes the columns of the last one
 
-`main`, which is `python -m horolog.bench.limits kafka`: how much of Apache Kafka's rate a broker of
-one Python process can have at most, and how much Horolog has. The produce requests and fetches of
-`make bench-kafka`, in turns with Kafka, Horolog, and a least process: for produce requests `kafka`,
-which decodes, checks, numbers, writes and answers; for fetches `files`, which sends a file and
-looks at nothing.
+`main`, which is `python -m horolog.bench.limits kafka`, shows which share of Apache Kafka's rate a
+broker of one Python process can reach, and which share Horolog reaches. It sends the produce
+requests and fetches of `make bench-kafka` to Kafka, Horolog and a least process, in turns. For
+produce requests the least process is `kafka`, which decodes, checks, numbers, writes and answers.
+For fetches it is `files`, which sends parts of a file and checks nothing.
 """
 
 import asyncio
@@ -75,15 +77,15 @@ from .raw_client import RawClient, decoded, encoded
 _CLIENT_ROUNDS: Final = 9
 
 _SET_MESSAGES: Final = 7_000
-"""About as many as the client's largest sets have."""
+"""Approximate number of messages in the largest sets of the client."""
 _LENGTH_BYTES: Final = 4
 _OPENED_BYTES: Final = 64 * MIB
 
 _Place = tuple[int, int, int]
-"""A partition, a number in the set, and a time."""
+"""(partition, index in the set, time in ms)"""
 
 Row = tuple[str, float, float, float]
-"""A name, the library's figure, that of the least client, and the first as a share of it."""
+"""(name, figure of the library, figure of the least client, the first divided by the second)"""
 _ECHO: Final = "echo_p50"
 _BROKER: Final = "broker"
 _ROUNDS: Final = 20
@@ -99,7 +101,7 @@ _FILLED_BYTES: Final = 64 * MIB
 
 
 def client_rows() -> Iterator[Row]:
-    """Messages a second."""
+    """Return messages a second of the library and of the least clients."""
     with (
         broker() as (server, raw),
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
@@ -164,7 +166,7 @@ def _batches(
 
 
 def _made(values: list[bytes], times_ms: list[int]) -> bytes:
-    """The request of one set."""
+    """Return the produce request of one set."""
     return encoded(produce("bench", build_columns(values, times_ms, None), acks=1))
 
 
@@ -197,7 +199,7 @@ def _rows_of(records: bytes | memoryview) -> int:
 
 
 class _LeastProducer(asyncio.Protocol):
-    """Sends to one partition of one broker."""
+    """A producer for one partition of one broker."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -207,7 +209,7 @@ class _LeastProducer(asyncio.Protocol):
         self._times_ms: list[int] = []
         self._waiters: list[asyncio.Future[_Place]] = []
         self._under_way: tuple[list[asyncio.Future[_Place]], list[int]] | None = None
-        """Who waits for the set that is under way, and the times of its messages."""
+        """The futures and the times of the messages in the set that is in flight."""
         self._due = False
         self._received = bytearray()
 
@@ -222,7 +224,7 @@ class _LeastProducer(asyncio.Protocol):
         self._transport.close()
 
     async def send(self, value: bytes) -> _Place:
-        """Append a message; where it is."""
+        """Append a message; return where it was stored."""
         waiter: asyncio.Future[_Place] = self._loop.create_future()
         self._values.append(value)
         self._times_ms.append(self._clock.now_ms())
@@ -262,19 +264,19 @@ class _LeastProducer(asyncio.Protocol):
 
 @dataclass(slots=True)
 class _Side:
-    """A process that answers."""
+    """One answering process in a comparison."""
 
     name: str
     request: str
-    """What it is asked."""
+    """Name of the request that it gets."""
     ask: Callable[[], object]
     pid: int
     requests: int = 1
-    """In one `ask`."""
+    """Number of requests in one call of `ask`."""
     seconds: list[float] = field(default_factory=list)
-    """Of a request: the median of each round."""
+    """Seconds of a request: the median of each round."""
     used: list[float] = field(default_factory=list)
-    """Processor seconds of a request in each round."""
+    """Processor seconds of a request, for each round."""
 
     def measure(self, each: int) -> None:
         before = process_seconds(self.pid)
@@ -284,8 +286,8 @@ class _Side:
 
 
 def loop_lines() -> Iterator[str]:
-    """Three tables, line by line; one where the system cannot bind a process to a processor, two
-    where there is only one."""
+    """Yield the lines of three tables. There is one table if the system cannot bind a process to a
+    processor, and two if the machine has one processor."""
     yield from _table("of", pipelined=True)
     if not hasattr(os, "sched_setaffinity"):
         return
@@ -301,7 +303,7 @@ def loop_lines() -> Iterator[str]:
 
 @contextmanager
 def _on(processor: int) -> Iterator[None]:
-    """This process and those it starts run on this processor only."""
+    """Bind this process, and the processes that it starts in the block, to one processor."""
     all_of_them = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {processor})
     try:
@@ -311,7 +313,8 @@ def _on(processor: int) -> Iterator[None]:
 
 
 def _table(title: str, *, pipelined: bool, client_at: int | None = None) -> Iterator[str]:
-    """`client_at` is the processor of the client, if it is another one than that of the others."""
+    """Yield the lines of one table. `client_at` is the processor of the client if it differs from
+    that of the other processes."""
     yield f"{'':<24}{title:<16}{'us':>9}{'echoes':>9}{'at least':>10}{'cpu us':>9}"
     with broker() as (server, client), ExitStack() as stack:
         sides = [one for one in _sides(server, client, stack) if pipelined or one.requests == 1]
@@ -366,20 +369,20 @@ LEAST: Final = {
     "find_time_1": ("reads",),
     "fetch_64KiB": ("fetches",),
 }
-"""What the least processes do for a request."""
+"""The work of the least processes for each request."""
 
 
 class _Least(Side):
-    """A process that has one topic with one partition, whatever that is called.
+    """A least process that has one topic with one partition, under any name.
 
-    It takes the place of `Sides.fsync`, of which nothing is asked here.
+    It stands in for `Sides.fsync`, which is not used here.
     """
 
     def topic(self, what: str, **settings: object) -> str:
         return what
 
     def check_end(self, topic: str, messages: int) -> None:
-        """It is not asked: each answer said that nothing was wrong."""
+        """Do nothing: each answer was checked for errors."""
 
 
 def main() -> int:
@@ -436,7 +439,7 @@ def _fetched(sides: Sides, folder: Path) -> Iterator[ComparedSides]:
 
 
 def _fetch_rate(requests: Mapping[str, bytes], side: Side) -> float:
-    """Bytes a second of one request, again and again."""
+    """Return bytes a second of one request that is repeated."""
     began, done = time.perf_counter(), 0
     while (taken := time.perf_counter() - began) < _SECONDS:
         done += fetch_all(side.client, [requests[side.name]] * 8, _IN_FLIGHT)

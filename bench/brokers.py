@@ -57,7 +57,7 @@ def data_folder() -> Iterator[Path]:
 def broker(
     *arguments: str, data: Path | None = None, tls: SSLContext | None = None
 ) -> Iterator[tuple[ServerProcess, RawClient]]:
-    """A broker, on an empty directory by default, and a connection to it, over TLS with `tls`."""
+    """Start a broker, by default on an empty directory, and connect to it; with `tls`, over TLS."""
     if data is None:
         with data_folder() as folder, broker(*arguments, data=folder, tls=tls) as found:
             yield found
@@ -75,18 +75,19 @@ def kernel_choice() -> dict[str, str]:
 
 
 def sets(value_bytes: int, set_bytes: int) -> tuple[bytes, int]:
-    """A plain set of about `set_bytes`, and how many messages it has.
+    """Return a set of about `set_bytes` without compression, and its number of messages.
 
-    Their times are of the last half second, so that latencies fall into several buckets.
+    The messages have times of the last half second, so that latencies fall into several buckets.
     """
     count = max(set_bytes // (value_bytes + ENTRY_BYTES), 1)
     return bytes(build_set(_records(value_bytes, count), codec=Codec.NONE)), count
 
 
 def batch(value_bytes: int, set_bytes: int) -> tuple[bytes, int]:
-    """A plain record batch of about `set_bytes`, and how many messages it has; times as in `sets`.
+    """Return a record batch of about `set_bytes` without compression, and its number of messages.
+    Times are as in `sets`.
 
-    `value_bytes` are 100 or 1024.
+    `value_bytes` is 100 or 1024.
     """
     count = max(set_bytes // (value_bytes + _OVERHEAD_BYTES[value_bytes]), 1)
     return bytes(build_batch(_records(value_bytes, count))), count
@@ -111,7 +112,7 @@ def resident_bytes(server: ServerProcess) -> int:
 
 
 def process_bytes(pid: int) -> int:
-    """The same of any process."""
+    """Return the present resident memory of a process in bytes."""
     status = Path(f"/proc/{pid}/status").read_text()
     found = re.search(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE)
     assert found is not None
@@ -124,13 +125,13 @@ def processor_seconds(server: ServerProcess) -> float:
 
 
 def process_seconds(pid: int) -> float:
-    """The same of any process."""
+    """Processor time that a process has used, in nanosecond steps."""
     return time.clock_gettime((~pid << 3) | 2)
 
 
 def wait_until_idle(processor_seconds: Sequence[Callable[[], float]]) -> None:
-    """Wait for what brokers still do with segments that they have just closed, which they sync in
-    the background, or for half a minute. Each call gives the processor time of one of them."""
+    """Wait until brokers are idle, at most half a minute: they sync closed segments in the
+    background. Each callable returns the processor time of one broker."""
     ended = time.monotonic() + _IDLE_WITHIN_SECONDS
     while time.monotonic() < ended:
         before = [used() for used in processor_seconds]

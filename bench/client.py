@@ -26,7 +26,8 @@ _SECONDS: Final = 0.5
 
 
 def client_send() -> Iterator[Figure]:
-    """`await producer.send(...)` in many tasks, each of which waits for its answer."""
+    """Yield messages a second of `await producer.send(...)`, called in many tasks. Each task waits
+    for its answer."""
 
     def step(producer: Producer) -> Coroutine[Any, Any, int]:
         return send_each(partial(producer.send, "bench"))
@@ -35,7 +36,7 @@ def client_send() -> Iterator[Figure]:
 
 
 async def send_each(send: Callable[[bytes], Awaitable[object]]) -> int:
-    """Call `send` in many tasks; how often that was."""
+    """Call `send` in many tasks; return the number of calls."""
 
     async def sender() -> None:
         for _ in range(_SENDS_EACH):
@@ -46,7 +47,8 @@ async def send_each(send: Callable[[bytes], Awaitable[object]]) -> int:
 
 
 def client_send_batch() -> Iterator[Figure]:
-    """`await producer.send_batch(...)` of columns: a list of values and one of times."""
+    """Yield messages a second of `await producer.send_batch(...)` with columns: a list of values
+    and a list of times."""
 
     async def step(producer: Producer) -> int:
         times_ms = [SystemClock().now_ms()] * BATCH
@@ -90,7 +92,8 @@ async def open_consumer(address: str) -> Consumer:
 
 
 def client_columns() -> Iterator[Figure]:
-    """`await consumer.fetch_columns()` from the beginning to the end of a log in memory."""
+    """Yield messages a second of `await consumer.fetch_columns()`, over a whole log that is in
+    memory."""
 
     async def fill(address: str) -> None:
         async with Producer(address, acks=1) as producer:

@@ -1,7 +1,7 @@
-"""What conversion between message formats costs: `python -m horolog.bench.conversion`.
+"""Measures the cost of conversion between message formats: `python -m horolog.bench.conversion`.
 
-Processor time per message, the best of many tries: of an append that converts beside one that
-does not, and of a fetch for a reader that knows only format v0.
+Prints processor time per message, the best of many tries: of an append with and without conversion,
+and of a fetch for a reader that knows only format v0.
 """
 
 import sys
@@ -30,7 +30,8 @@ def main() -> int:
 
 
 def figures() -> Iterator[tuple[str, str, int, float]]:
-    """What was measured, codec, size of a value, nanoseconds per message."""
+    """Yield for each measurement: its name, the codec, the size of a value, nanoseconds per
+    message."""
     for value_bytes in SIZES:
         for codec in MESSAGE_CODECS:
             for what, magic, version in (
@@ -43,7 +44,7 @@ def figures() -> Iterator[tuple[str, str, int, float]]:
 
 
 def _set(magic: int, codec: Codec, value_bytes: int) -> bytes:
-    """Values that compress about as well as text does."""
+    """Return a set of values that compress about as well as text."""
     text = b"".join(b"%x " % (at * 2654435761 % 2**32) for at in range(MESSAGES * value_bytes // 6))
     time_ms = NOW_MS if magic else -1
     new = [

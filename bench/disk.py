@@ -1,5 +1,5 @@
-"""Compares the broker with the disk: the growth of a log with plain files of the same sets, and 64
-producers that wait for syncs with one loop that writes and syncs."""
+"""Compares the broker with the disk. The growth of a log stands beside plain files of the same
+sets. 64 producers that wait for syncs stand beside one loop that writes and syncs."""
 
 import os
 import selectors
@@ -32,8 +32,9 @@ DURABLE: Final = -1
 def durable_acks(
     *, turn_bytes: int = ONE_TURN_BYTES, rounds: int = _ROUNDS, seconds: float = _SECONDS
 ) -> Iterator[Figure]:
-    """Sets of 16 KiB from 64 connections, one in flight each, every answer after a sync; in turns
-    with a loop of one write of 32 such sets and one sync of a growing file on the same disk."""
+    """Measure sets of 16 KiB from 64 connections, one in flight each, with every answer after a
+    sync. In turns with it runs a loop of one write of 32 such sets and one sync, on the same disk.
+    """
     rates: list[float] = []
     slowest: list[float] = []
     sync_rates: list[float] = []
@@ -70,7 +71,7 @@ def durable_acks(
 def produce_each(
     producers: list[RawClient], request: bytes, least_seconds: float
 ) -> tuple[list[float], float]:
-    """Return the seconds of each request, and of all together."""
+    """Return the seconds of each request, and the seconds of the whole run."""
     times: list[float] = []
     began = time.perf_counter()
     until = began + least_seconds
@@ -93,7 +94,7 @@ def produce_each(
 
 
 def sync_each(descriptor: int, data: bytes, least_seconds: float) -> tuple[list[float], float]:
-    """Return the seconds of each write with its sync, and of all together."""
+    """Return the seconds of each write with its sync, and the seconds of the whole run."""
     times: list[float] = []
     began = ended = time.perf_counter()
     while ended < began + least_seconds:
@@ -109,11 +110,11 @@ def sync_each(descriptor: int, data: bytes, least_seconds: float) -> tuple[list[
 def growth(
     *, rounds: int = _GROWING_ROUNDS, slices: int = _SLICES, slice_bytes: int = _SLICE_BYTES
 ) -> Iterator[Figure]:
-    """Bytes a second of growing logs, of files that a process writes of what it receives from a
-    socket, and of files that one writer makes of what it has in memory; the same sets in all.
+    """Yield bytes a second of growing logs, of files that a process writes from a socket, and of
+    files that one writer makes from memory. All get the same sets.
 
-    The three grow in turns, slice by slice, so that all meet the same memory and the same disk:
-    new pages are many times dearer than used ones, and which there are changes by the second.
+    The three grow in turns, slice by slice, so that all use the same memory and disk. New memory
+    pages cost many times more than used ones, and which pages are new changes by the second.
     """
     through_socket: list[float] = []
     plain: list[float] = []
@@ -130,7 +131,8 @@ def growth(
 
 
 def _grow(data: bytes, count: int, slices: int, slice_bytes: int) -> list[float]:
-    """Bytes a second of a new log, of a new file through a socket, and of a new file."""
+    """Return bytes a second of a new log, of a new file through a socket, and of a new file from
+    memory."""
     times = slice_bytes // len(data)
     with broker() as (server, client):
         client.call(create_topic("bench", retention_ms=-1))
@@ -155,7 +157,8 @@ def _grow(data: bytes, count: int, slices: int, slice_bytes: int) -> list[float]
 
 
 def seconds_in_turns(works: Sequence[Callable[[], object]], slices: int) -> list[float]:
-    """How long each of `works` takes in all, done so many times; another is the first each time."""
+    """Call each of `works` once in each of `slices` rounds; return the total seconds of each. The
+    order rotates from round to round."""
     seconds = [0.0] * len(works)
     for turn in range(slices):
         for place in range(len(works)):

@@ -1,5 +1,5 @@
-"""Figures that measurements yield, and helpers to measure in rounds. Also measures figures by name,
-prints them as they come and writes them to a file at the end."""
+"""Figures of measurements, and helpers to measure in rounds. `measure` measures figures by name,
+prints each when it is known, and writes all to a file at the end."""
 
 import json
 import math
@@ -15,7 +15,8 @@ from ..protocol.records.kernel import FORM
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A measured value in a base unit, perhaps with a value of the same run to compare with."""
+    """A measured value in a base unit, and optionally the name of another value and the ratio to
+    it."""
 
     name: str
     value: float
@@ -25,7 +26,7 @@ class Figure:
 
     @property
     def row(self) -> str:
-        """The figure as it is printed."""
+        """The figure as one line of text."""
         beside = f"  {self.ratio:.2f} x {self.beside}" if self.ratio else ""
         return f"{self.name:<28} {self.value:>18,.6g} {self.unit}{beside}"
 
@@ -36,7 +37,7 @@ class BoundedFigure(Figure):
 
     limit: float = math.inf
     note: str = ""
-    """Text printed behind the figure: what was measured, for example the request."""
+    """Text printed behind the figure, for example the request that was measured."""
 
     @property
     def row(self) -> str:
@@ -56,14 +57,14 @@ def quantile(values: Iterable[float], share: float) -> float:
 
 
 def median_ratio(ours: Sequence[float], others: Sequence[float]) -> float:
-    """The median of what the rounds give: of each one value over the other of the same round."""
+    """Return the median of the ratios of all rounds: `ours` divided by `others`."""
     return median(one / other for one, other in zip(ours, others, strict=True))
 
 
 def rates(work: Callable[[], float], *, rounds: int, seconds: float) -> list[float]:
-    """What `work` gets done a second, in each of so many rounds of at least `seconds`.
+    """Return the amount of work a second, for each of `rounds` rounds of at least `seconds`.
 
-    `work` says how much each call of it did.
+    Each call of `work` returns the amount that it did.
     """
     found = []
     for _ in range(rounds):
@@ -82,8 +83,8 @@ def rate_beside(
     rounds: int,
     seconds: float,
 ) -> Figure:
-    """Measure two works in turns, so that other load on the machine affects both alike; the result
-    is that of the second, beside the first."""
+    """Measure two works in turns, so that other load on the machine affects both alike. Returns the
+    figure of the second work, with its ratio to the first."""
     first: list[float] = []
     second: list[float] = []
     pairs = list(zip(works, (first, second), strict=True))
@@ -95,9 +96,10 @@ def rate_beside(
 
 
 def times_in_turns(works: Sequence[Callable[[], object]], *, rounds: int, each: int) -> list[float]:
-    """Median seconds of one call of each of `works`, `each` calls of one at a time, in turns.
+    """Return the median seconds of one call of each of `works`. Each round calls every work `each`
+    times.
 
-    What else the machine does meets all of them alike.
+    The works take turns, so that other load on the machine affects all alike.
     """
     times: list[list[float]] = [[] for _ in works]
     for _ in range(rounds):
@@ -110,7 +112,7 @@ def times_in_turns(works: Sequence[Callable[[], object]], *, rounds: int, each: 
 
 
 def check_known(names: Sequence[str], known: Collection[str]) -> bool:
-    """Name on standard error what cannot be measured; True where there is nothing of that."""
+    """Return whether all names are known. Print unknown names on standard error."""
     unknown = [name for name in names if name not in known]
     if unknown:
         sys.stderr.write(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}\n")
@@ -123,8 +125,8 @@ def measure(
     figures: Callable[[set[str]], Iterable[Figure]],
     results: Path,
 ) -> int:
-    """Take the figures of these names, or of all, and write them to `results`; the exit code, which
-    is 1 where a figure is above its limit."""
+    """Measure the figures of these names, or all figures, and write them to `results`. Returns the
+    exit code: 1 if a figure is above its limit, 2 if a name is unknown."""
     if not check_known(names, known):
         return 2
     found: list[Figure] = []

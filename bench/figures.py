@@ -1,4 +1,4 @@
-"""Every figure by its name. Names and units are fixed, for comparisons of versions."""
+"""All figures by name. Names and units are fixed, so that versions can be compared."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

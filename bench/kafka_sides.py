@@ -1,7 +1,7 @@
-"""The brokers that `make bench-kafka` measures side by side, behind one interface.
+"""The brokers that `make bench-kafka` compares, behind one interface.
 
-Horolog is there twice, as two topics of one broker: `written` answers when messages are in the log,
-which is what Kafka does and is compared; `fsync` when they are on the disk.
+Horolog has two sides, which are two topics of one broker. `written` answers when messages are in
+the log, as Kafka does, and is compared with Kafka. `fsync` answers when messages are on the disk.
 """
 
 import time
@@ -39,7 +39,7 @@ _ALL: Final = -1
 
 @dataclass(slots=True)
 class Side:
-    """A broker to measure, or a broker with another durability of its answers."""
+    """A broker to measure, with one durability of its answers."""
 
     name: str
     address: str
@@ -79,8 +79,8 @@ class Side:
         return encoded(body, encoding=kafka)
 
     def produce(self, topic: str, data: bytes) -> bytes:
-        """Return a produce request that is answered once the messages are safe, as this side
-        defines that."""
+        """Return a produce request that is answered when the messages are safe, as this side
+        defines it."""
         return self.request(produce(topic, data, acks=_ALL))
 
     def end(self, topic: str) -> int:
@@ -88,7 +88,7 @@ class Side:
         return int(answer.offset)
 
     def check_end(self, topic: str, messages: int) -> None:
-        """Raise `RefusedRequest` unless the topic has exactly so many messages."""
+        """Raise `RefusedRequest` unless the topic has exactly `messages` messages."""
         end = self.end(topic)
         if end != messages:
             raise RefusedRequest(
@@ -136,7 +136,7 @@ class Sides:
 
 @contextmanager
 def both() -> Iterator[Sides]:
-    """Both brokers, each a process of its own. Raises `Unavailable` without Java and Maven."""
+    """Start both brokers, each in its own process. Raises `Unavailable` without Java and Maven."""
     with ExitStack() as ends:
         folder = Path(ends.enter_context(TemporaryDirectory(prefix="horolog-bench-")))
         cluster = ends.enter_context(
@@ -175,7 +175,7 @@ def _start_seconds(folder: Path) -> float:
 
 
 def _restarted(peer: KafkaBroker) -> float:
-    """Like `_start_seconds`, for Kafka on a directory that it has used before."""
+    """Like `_start_seconds`, for Kafka with a directory that it has used before."""
     peer.stop()
     began = time.perf_counter()
     peer.start()

@@ -1,7 +1,7 @@
-"""What the kernel takes per message, in both forms: `python -m horolog.bench.kernel`.
+"""Measures the kernel's cost per message, in both forms: `python -m horolog.bench.kernel`.
 
-Processor time, the best of many tries that take turns, so that the ratios hold on a machine that
-others use too. Sets of 64 KiB, and of one message where the cost of a call is what counts.
+Prints processor time, the best of many tries. The two forms take turns, so that the ratios hold on
+a machine with other load. Sets have 64 KiB, or one message where the cost of a call is measured.
 """
 
 import sys
@@ -23,7 +23,7 @@ NOW_MS = 1_479_144_272_509
 SET_BYTES = 64 << 10
 TRIES = 30
 TRY_SECONDS = 0.002
-"""About how long a try repeats its work."""
+"""Approximate time for which a try repeats its work."""
 
 Work = Callable[[], object]
 
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def costs(tries: int = TRIES) -> Iterator[Cost]:
-    """Every kind of work in both forms."""
+    """Yield the cost of every kind of work, in both forms."""
     for value_bytes in (100, 1024):
         for what, messages, work in works(value_bytes):
             best = _best([partial(work, kernel), partial(work, reference)], tries)
@@ -64,11 +64,11 @@ def costs(tries: int = TRIES) -> Iterator[Cost]:
 
 
 OfForm = Callable[[ModuleType], object]
-"""Work, to be called with one form of the kernel."""
+"""Work that is called with one form of the kernel."""
 
 
 def works(value_bytes: int) -> Iterator[tuple[str, int, OfForm]]:
-    """Every kind of work: its name, how many messages it has, and the work."""
+    """Yield every kind of work: its name, its number of messages, and the work."""
     count = SET_BYTES // (value_bytes + 34)
     yield "walk", count, _walk(value_bytes, count, 0)
     yield "walk, many latencies", count, _walk(value_bytes, count, 5)
@@ -204,7 +204,7 @@ def _content(value_bytes: int, count: int) -> memoryview:
 
 
 def _check(value_bytes: int, count: int) -> OfForm:
-    """As for an append."""
+    """Check the records of a batch as for an append."""
     data = _content(value_bytes, count)
 
     def run(module: ModuleType) -> object:

@@ -1,41 +1,43 @@
-"""Processes that do the least that a figure allows: what the broker is held against.
+"""Processes that do the least work for a figure. The broker is compared with them.
 
 `python -m horolog.bench.least DOES ...` prints `listening HOST:PORT`, takes connections, and ends
-when the first one does. None of them looks anything up, refuses, indexes or times anything.
+when the first connection ends. None of the processes looks up topics, refuses requests, writes an
+index or measures latency.
 
-`DOES FOLDER` has the event loop of the broker (uvloop, one `BufferedProtocol` for a connection):
-what the loop takes, and what the broker's own code adds to it. FOLDER has the file `answer`, which
-each frame gets. What is done before, for all frames that came with one read:
+`DOES FOLDER` has the broker's event loop (uvloop, one `BufferedProtocol` per connection). It shows
+the cost of the loop, and so the cost of the broker's own code. FOLDER has the file `answer`, which
+is sent for each frame. Before that, for all frames of one read:
 
     answers    nothing
-    writes     they are written to a file, and 12 bytes for each of them to another one, with a call
+    writes     writes them to a file, and 12 bytes for each of them to another file, with one call
                each, as a broker writes sets and their append times
-    appends    what no broker can leave out that stores what it understands (`Appending`), with an
-               encoded answer instead of that of the file
-    rolls      the same; other files are begun when the log has 64 MiB, those before are synced,
-               and removed when there are 256 MiB behind them
-    kafka      that in Kafka's encoding
-    reads      8 KiB of the file `read` are read for each of them, as for a search by time
-    fetches    64 KiB of that file are read for each, and sent behind `answer`
+    appends    does what no broker can avoid that understands what it stores (`Appending`). The
+               answer is encoded, not read from the file
+    rolls      the same; begins new files when the log has 64 MiB, syncs the files before, and
+               removes files when 256 MiB of newer ones exist
+    kafka      the same as `rolls`, in Kafka's encoding
+    reads      reads 8 KiB of the file `read` for each frame, as for a search by time
+    fetches    reads 64 KiB of that file for each frame, and sends them behind `answer`
 
-`syncs FOLDER`: all produce requests that are complete when no sync is under way are appended
-together to files in FOLDER, synced in a thread, and answered then; what comes meanwhile waits for
-the next sync. It begins no file behind another.
+`syncs FOLDER` appends produce requests to files in FOLDER. All requests that have arrived when no
+sync is running are appended together, synced in a thread, and then answered. Later requests wait
+for the next sync. It never begins a new file.
 
-`replica FOLDER [HOST:PORT]`: a leader that appends what produce requests bring, with files that are
-synced and removed like a broker's; with an address, the follower of the leader there. The leader
-sends it the bytes that it has appended, from memory and without being asked; the follower checks
-and writes them, and says up to where it has them; requests up to there are answered then. Without a
-follower they are answered at once. There is no epoch and no metadata.
+`replica FOLDER [HOST:PORT]` is a leader, or, with an address, the follower of the leader there. The
+leader appends the sets of produce requests; its files are synced and removed like a broker's. It
+sends the appended bytes to the follower from memory, without a request. The follower checks and
+writes them, and answers with its log end. The leader then answers the produce requests below that
+offset. Without a follower it answers at once. There is no epoch and no metadata.
 
     leader to follower    length (4 bytes), the offset behind the messages (8), messages
-    follower to leader    length (4 bytes), that offset (8); the first one, 0, says that it follows
+    follower to leader    length (4 bytes), the offset behind its last message (8); the first, 0,
+                          announces the follower
 
-`files ANSWER HEAD_BYTES BODY_BYTES [WRITTEN]` takes one connection, without an event loop, and
-gives to each frame the first HEAD_BYTES of the file ANSWER, from memory, and BODY_BYTES of what is
-behind them, with `sendfile`: from one place after the other, as far apart as those that
-`producing.py` asks for. All frames that came together are first written to the end of the file
-WRITTEN, with one call. It knows nothing of what they say, so each client gets what it expects.
+`files ANSWER HEAD_BYTES BODY_BYTES [WRITTEN]` takes one connection, without an event loop. For each
+frame it sends the first HEAD_BYTES of the file ANSWER, from memory, and BODY_BYTES of the rest of
+the file with `sendfile`. The places in the file are as far apart as those of the requests of
+`producing.py`. Before that, all frames of one read are written to the end of the file WRITTEN, with
+one call. The process does not decode requests, so each client has to expect these answers.
 """
 
 import asyncio
@@ -86,20 +88,20 @@ _NO_LIMIT: Final = 1 << 30
 _APPEND_TIME: Final = Struct(">iq")
 
 BUFFER_BYTES: Final = 1 << 20
-"""A frame has to fit."""
+"""Largest size of a frame."""
 _MOVED_BYTES: Final = 128 << 10
 _LENGTH_BYTES: Final = 4
 DOES: Final = ("answers", "writes", "appends", "rolls", "kafka", "reads", "fetches")
 _SEARCHED_BYTES: Final = 8 << 10
 
 FETCHED_BYTES: Final = 64 << 10
-"""That `fetches` reads for a frame."""
+"""Bytes that `fetches` reads for a frame."""
 _READ_BYTES: Final = 1 << 20
 
 
 @contextmanager
 def syncing(folder: Path, connections: int) -> Iterator[list[RawClient]]:
-    """So many clients of such a process."""
+    """Start a process that does `syncs`; yield `connections` clients of it."""
     (folder / "synced").mkdir()
     with process(["syncs", str(folder / "synced")]) as it, ExitStack() as stack:
         yield [stack.enter_context(closing(RawClient(it.address))) for _ in range(connections)]
@@ -130,7 +132,7 @@ class _Connection(asyncio.BufferedProtocol):
 
 
 class _Rounds:
-    """Appends, syncs and answers the requests received, until there are none."""
+    """Appends, syncs and answers rounds of requests, until none are left."""
 
     def __init__(self, folder: Path) -> None:
         self._loop = asyncio.get_running_loop()
@@ -184,7 +186,8 @@ class Listening(NamedTuple):
 
 @contextmanager
 def process(arguments: Sequence[str], module: str = __name__) -> Iterator[Listening]:
-    """Run a module that calls `listen_on`, and end it. Raises `RuntimeError` when it does not."""
+    """Run a module that calls `listen_on`, and end it. Raises `RuntimeError` if it does not
+    listen."""
     command = [sys.executable, "-m", module, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
         try:
@@ -198,8 +201,8 @@ def process(arguments: Sequence[str], module: str = __name__) -> Iterator[Listen
 
 
 def listen_on(listening: socket.socket) -> None:
-    """Say, in such a process, where it listens; it sends without pauses, as brokers do to clients
-    of their machine."""
+    """Print the address of a socket, in such a process. Sent data is never delayed, like a
+    broker's to clients on its own machine."""
     congestion.expect_local(listening)
     host, port = listening.getsockname()[:2]
     print(f"{_LISTENING}{host}:{port}", flush=True)
@@ -211,9 +214,8 @@ class Appending:
     def __init__(
         self, folder: Path, encoding: Encoding = native, file_bytes: int = 0, kept_bytes: int = 0
     ) -> None:
-        """With `file_bytes` other two files are begun when the log has so many: as segments are,
-        those before are synced, and removed when there are `kept_bytes` behind them, in a thread.
-        """
+        """With `file_bytes`, two new files are begun when the log has that size, as segments are. A
+        thread syncs the files before, and removes files when `kept_bytes` of newer ones exist."""
         self._folder = folder
         self._file_bytes = file_bytes
         self._kept_files = kept_bytes // file_bytes if file_bytes else 0
@@ -221,7 +223,7 @@ class Appending:
         self._closing: list[Future[None]] = []
         self._files = 0
         self.next_offset = 0
-        """Of the message that comes next."""
+        """The offset of the next message."""
         self._begin()
         version = newest(PRODUCE, encoding)
         self._request = encoding.reader(PRODUCE, version)
@@ -245,7 +247,7 @@ class Appending:
         self._closing.append(self._thread.submit(_close, closed, paths))
 
     def close(self) -> None:
-        """Wait for the thread, which has to have done what it was to do."""
+        """Wait until the thread has closed and removed its files."""
         for one in self._closing:
             one.result()
         self._thread.shutdown()
@@ -253,7 +255,7 @@ class Appending:
         os.close(self._times)
 
     def write(self, data: Buffer, offsets: Sequence[int], now_ms: int) -> None:
-        """Write sets that begin at these offsets, and their append times."""
+        """Write sets that begin at `offsets`, and their append times."""
         if 0 < self._file_bytes <= self._size_bytes:
             self._roll()
         if os.pwrite(self.log, data, self._size_bytes) != len(data):
@@ -264,8 +266,8 @@ class Appending:
         self._sets += len(offsets)
 
     def append(self, frames: Sequence[Frame]) -> bytes:
-        """Append what produce requests bring; their answers, one behind the other. Raises
-        `ValueError` for others."""
+        """Append the sets of produce requests; return their answers in one piece. Raises
+        `ValueError` for another request."""
         requests = [one for one in map(self._request, frames) if one is not None]
         if len(requests) != len(frames):
             raise ValueError("not a produce request")
@@ -296,8 +298,8 @@ def _close(synced: Sequence[int], removed: Sequence[Path]) -> None:
 
 
 def numbered(record_sets: list[Buffer], next_offset: int, now_ms: int) -> UnchangedSets:
-    """Sets whose messages have offsets from `next_offset` on. Raises `ValueError` for one that is
-    not stored as it came."""
+    """Return the sets with offsets from `next_offset` on. Raises `ValueError` for a set that would
+    not be stored as sent."""
     found = take_unchanged(
         record_sets,
         base_offset=next_offset,
@@ -322,8 +324,8 @@ def numbered(record_sets: list[Buffer], next_offset: int, now_ms: int) -> Unchan
 
 
 class Receiving(asyncio.BufferedProtocol):
-    """A connection that gives `handle` all that came with one read, as bytes and as frames in them;
-    both are good until it returns. `over` is set when the connection ends."""
+    """A connection that calls `handle` with the bytes of one read, and with the frames in them.
+    Both are valid until `handle` returns. `over` is set when the connection ends."""
 
     transport: asyncio.Transport
 
@@ -337,7 +339,8 @@ class Receiving(asyncio.BufferedProtocol):
         self._view = memoryview(bytearray(BUFFER_BYTES))
         self._end = 0
         self._wanted_end = BUFFER_BYTES
-        """Behind a large frame nothing is received before it is done: that would be moved."""
+        """Where the receive buffer ends. Behind a large frame nothing more is received until the
+        frame is handled, because the bytes behind it have to be moved."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -369,7 +372,8 @@ class Receiving(asyncio.BufferedProtocol):
 
 @contextmanager
 def leading(folder: Path, *, followed: bool) -> Iterator[RawClient]:
-    """A client of such a leader, which has its files in `folder`, a new one."""
+    """Start a `replica` leader with its files in the new folder `folder`, and its follower if
+    `followed`; yield a client of the leader."""
     for name in ("leader", "follower"):
         (folder / name).mkdir(parents=True)
     with ExitStack() as ends:
@@ -380,7 +384,7 @@ def leading(folder: Path, *, followed: bool) -> Iterator[RawClient]:
 
 
 class _LeastLog(Appending):
-    """A log that rolls, and knows what was written last."""
+    """A log that rolls, and keeps the last written bytes."""
 
     newest: Buffer = b""
 
@@ -400,7 +404,7 @@ class _Leader:
         self._waiting: deque[tuple[int, Receiving, bytes]] = deque()
 
     def handle(self, one: Receiving, data: memoryview, frames: Sequence[memoryview]) -> None:
-        """Take produce requests, or what a follower says."""
+        """Handle produce requests, or the log end of the follower."""
         if len(frames[-1]) == _OFFSET.size:
             self._follower = one
             self._answer(*_OFFSET.unpack(frames[-1]))
@@ -455,7 +459,8 @@ async def replicas_main(folder: Path, leader: str = "") -> None:
 
 @contextmanager
 def looping(folder: Path, does: str, answer: bytes = b"") -> Iterator[tuple[RawClient, int]]:
-    """A client of such a process, which gives `answer`, a whole frame; and its number."""
+    """Start a process that does `does` and answers with the frame `answer`; yield a client and the
+    process id."""
     path = folder / does
     path.mkdir()
     (path / "answer").write_bytes(answer)
@@ -469,11 +474,11 @@ def looping(folder: Path, does: str, answer: bytes = b"") -> Iterator[tuple[RawC
 
 
 class _Work:
-    """What is done for the frames that came with one read."""
+    """The work for the frames of one read."""
 
     def __init__(self, does: str, folder: Path) -> None:
         self.answers = getattr(self, f"_{does}")
-        """Takes all bytes, and the frames in them; gives all answers."""
+        """Takes the bytes of one read, and the frames in them; returns all answers."""
         self._answer = (folder / "answer").read_bytes()
         self._read = os.open(folder / "read", os.O_RDONLY)
         encoding = kafka if does == "kafka" else native
@@ -526,8 +531,8 @@ def answering(
     encoding: Encoding = native,
     bodies: int = 1,
 ) -> Iterator[RawClient]:
-    """A client of such a process, which gives `answer`, a whole frame; what it has in files takes
-    as much as so many bodies."""
+    """Start a process `files` that sends the frame `answer`; yield a client of it. Its file has
+    `bodies` times the body of the answer."""
     path = folder / "answer"
     with path.open("wb", buffering=0) as file:
         file.write(answer[:head_bytes])
@@ -546,7 +551,8 @@ def answering(
 
 
 def answers_main(answer: str, head_bytes: int, body_bytes: int, written: str | None) -> None:
-    """Give each frame `head_bytes` of the file `answer` and `body_bytes` of what is behind them."""
+    """Send, for each frame, `head_bytes` of the file `answer` and `body_bytes` of the rest of the
+    file."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listen_on(listener)
         connection, _ = listener.accept()

@@ -1,7 +1,8 @@
-"""A process that imports the libraries that a broker imports before it takes connections, and then
-takes connections: what a start takes without the broker's own modules.
+"""A process that imports the libraries of a broker and then takes connections: the cost of a start
+without the broker's own modules.
 
-It is run as a file, with the names of the modules, so that nothing of this package is imported.
+It runs as a file, with the names of the modules as arguments, so that it imports nothing of this
+package.
 """
 
 import gc
@@ -23,14 +24,15 @@ for name, module in sys.modules.items():
 
 
 def libraries() -> list[str]:
-    """The modules of others, and of Python's own library, in the order of their imports."""
+    """Return the modules of libraries, and of Python's own library, in the order of their
+    imports."""
     listed = _LISTED.format(package=__name__.partition(".")[0])
     run = subprocess.run([sys.executable, "-c", listed], capture_output=True, text=True, check=True)
     return run.stdout.split()
 
 
 def start_seconds(names: list[str]) -> float:
-    """From the start of such a process until it takes connections."""
+    """Return the seconds from the start of such a process until it takes connections."""
     began = time.perf_counter()
     command = [sys.executable, __file__, *names]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:

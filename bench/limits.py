@@ -1,33 +1,37 @@
-"""`python -m horolog.bench.limits`: what no broker of one process can exceed on this machine.
+"""`python -m horolog.bench.limits`: the upper limits of a broker of one process on this machine.
 
-Sets of 64 KiB, in turns: a growing log of the broker; a process that gets the same sets from a
-socket and writes them to a new file (`socket_to_file`); one that also checks and numbers them with
-the broker's own kernel, which is all that a log has to do; and one with the broker's event loop
-that besides decodes each request, notes its append time and answers it (`least.py`). The
-client is one process beside them, as in `make bench`. Messages a second, and their share of the
-second column: what the last one does not reach is out of reach for a broker.
+First, messages a second with sets of 64 KiB, in turns:
 
-Then sets for logs at their retention limit, in turns with the last of these processes, which
-begins, syncs and removes files as the broker does segments: messages a second, and the broker's
-share.
+    a growing log of the broker
+    a process that writes the same sets from a socket to a new file (`socket_to_file`)
+    the same, with every set checked and numbered by the broker's own kernel: all that a log has
+    to do
+    a process with the broker's event loop that also decodes each request, notes its append time
+    and answers it (`least.py`)
 
-Then single requests and fetches, as `make bench` measures them, in turns with the same client and a
-process that gives each request its answer and does nothing else (`least.py`, `files`): it takes all
-that came at once, writes it to a file where the broker has to, and answers. The median of one
-request at a time in seconds, else requests or bytes a second; the last column is how much of that
-the broker reaches. The echo is the smallest request, of which nothing is kept. Sets that are synced
-before they are answered, from 64 connections, have a process of their own (`least.py`, `syncs`),
-which does what no broker can leave out, begins no segment and removes none; how much of the disk's
-own loop (`disk.py`) both reach is in the row below.
+The client is one process beside them, as in `make bench`. Each rate is also printed as a share of
+the second one. A broker cannot exceed the last one.
+
+Then messages a second of logs at their retention limit, in turns with the last of these processes,
+which begins, syncs and removes files as the broker does segments; and the broker's share.
+
+Then single requests and fetches as in `make bench`, in turns with the same client and a process
+that only answers (`least.py`, `files`). That process takes all requests of one read, writes them to
+a file if the broker has to, and answers. Requests one at a time are a median in seconds; the others
+are requests or bytes a second. The last column is the broker's share. The echo is the smallest
+request, which stores nothing. Sets that are synced before they are answered, from 64 connections,
+have a process of their own (`least.py`, `syncs`): it does the work that no broker can avoid, and
+never begins or removes a file. The row below says how much of the disk's own loop (`disk.py`) both
+reach.
 
 A start stands beside a process that imports the libraries of the broker and listens
 (`least_start.py`).
 
-Then the same requests beside processes with the event loop of the broker, uvloop, that do the least
-for them (`least.py`): this separates the loop, what cannot be left out, and the rest.
+Then the same requests, beside processes with uvloop that do the least work for them (`least.py`):
+this separates the cost of the loop, the cost that no broker can avoid, and the rest.
 
-Then the client library beside clients that do only what cannot be left out (`beside_least.py`):
-messages a second.
+Then messages a second of the client library, beside clients that do only the necessary work
+(`beside_least.py`).
 
 `python -m horolog.bench.limits kafka` measures something else: Apache Kafka beside the broker and
 least processes (`beside_least.py`).
@@ -141,11 +145,11 @@ def _rates(data: bytes, count: int) -> list[float]:
 
 
 _Row = tuple[str, float, float, float]
-"""A name, the broker's figure, that of the least process, and the first as a share of it."""
+"""(name, figure of the broker, figure of the least process, the first divided by the second)"""
 
 
 def _rolled() -> Iterator[_Row]:
-    """Sets for logs at their retention limit."""
+    """Yield rows for sets into logs at their retention limit."""
     for name, made in (("produce_100B_64KiB", sets), ("produce_100B_64KiB_v2", batch)):
         data, count = made(100, _SET_BYTES)
         request = encoded(produce("bench", data, acks=1))
@@ -163,13 +167,13 @@ def _rolled() -> Iterator[_Row]:
 
 
 def _echoed() -> Iterator[_Row]:
-    """The smallest request."""
+    """Yield the row of the smallest request."""
     with broker() as (server, client):
         yield _exchanged("echo_p50", server, client, echo_request(), written=False)
 
 
 def _one_at_a_time() -> Iterator[_Row]:
-    """A produce request of one message."""
+    """Yield the row of a produce request of one message."""
     with broker() as (server, client):
         client.call(create_topic("bench"))
         request = encoded(produce("bench", sets(100, 1)[0], acks=1))
@@ -179,7 +183,7 @@ def _one_at_a_time() -> Iterator[_Row]:
 def _exchanged(
     name: str, server: ServerProcess, client: RawClient, request: bytes, *, written: bool
 ) -> _Row:
-    """One request at a time, with both in turns."""
+    """Measure one request at a time, at the two brokers in turns."""
     answer = _frame(client.exchange(request))
     with answering(server.data_dir.parent, answer, len(answer), written=written) as least:
         works = [partial(one.exchange, request) for one in (client, least)]
@@ -188,7 +192,7 @@ def _exchanged(
 
 
 def _pipelined() -> Iterator[_Row]:
-    """Produce requests of one message, many in flight."""
+    """Yield the row of produce requests of one message, many in flight."""
     with broker() as (server, client):
         client.call(create_topic("bench"))
         request = encoded(produce("bench", sets(100, 1)[0], acks=1))
@@ -200,7 +204,8 @@ def _pipelined() -> Iterator[_Row]:
 
 
 def _durable() -> Iterator[_Row]:
-    """Sets that are answered after a sync, and the slowest of a hundred of them."""
+    """Yield the rows of sets that are answered after a sync: their rate, and the slowest of a
+    hundred."""
     data, _ = sets(100, 16 << 10)
     request = encoded(produce("bench", data, acks=DURABLE))
     rates: list[list[float]] = [[], [], []]
@@ -226,7 +231,7 @@ def _durable() -> Iterator[_Row]:
 
 
 def _started() -> Iterator[_Row]:
-    """A start on an empty directory, and the imports of libraries alone."""
+    """Yield the row of a start on an empty directory, beside the imports of libraries alone."""
     names = libraries()
     ours: list[float] = []
     least: list[float] = []
@@ -245,7 +250,7 @@ _FETCHES: Final = (
 
 
 def _fetched(name: str, size_bytes: int, in_flight: int) -> Iterator[_Row]:
-    """Fetches from places all over a log."""
+    """Yield the rows of fetches from places all over a log."""
     with broker() as (server, client):
         requests = filled(client, size_bytes, LOG_BYTES)
         answer = _frame(client.exchange(requests[0]))

@@ -29,14 +29,14 @@ _SET_BYTES: Final = 64 << 10
 _WINDOW_MS: Final = 60_000
 
 _SETS: Final = 64
-"""Number of additions measured for one figure, because their times differ."""
+"""Number of additions measured for one figure. Their times differ, so one is not enough."""
 _IN_FLIGHT: Final = 8
 _ROUNDS: Final = 7
 _SECONDS: Final = 0.4
 
 
 class Filling:
-    """Sends one set again and again into a topic of its own."""
+    """Sends one set repeatedly to a topic of its own."""
 
     def __init__(
         self, client: RawClient, topic: str, data: bytes, count: int, encoding: Encoding = native
@@ -87,8 +87,8 @@ def batch_rate(
     rounds: int = _ROUNDS,
     seconds: float = _SECONDS,
 ) -> Iterator[Figure]:
-    """The same with record batches, in turns with the same batches sent to Kafka's port of the
-    same broker, into another topic like it."""
+    """Yield the rate of record batches, in turns with the same batches sent to Kafka's port of the
+    same broker."""
     with (
         broker("--kafka-listen", "127.0.0.1:0") as (server, client),
         closing(RawClient(_kafka_address(server.kafka), kafka)) as kafka_client,
@@ -115,8 +115,9 @@ def _kafka_address(address: str | None) -> str:
 
 
 def latency_count_cost() -> Iterator[Figure]:
-    """Share of the time that a set of 64 KiB takes: the walk that counts over the one that does
-    not, and adding the counts up; measured in this process, with the kernel that is used."""
+    """Yield the cost of counting latencies, as a share of the time that a set of 64 KiB takes: the
+    walk that counts minus the walk that does not, and the addition of the counts. Measured in this
+    process, with the present form of the kernel."""
     data, count = sets(100, _SET_BYTES)
     buffer = bytearray(data)
     now_ms = int(time.time() * 1000)
@@ -149,7 +150,7 @@ def fetch_rate(
     rounds: int = _ROUNDS,
     seconds: float = _SECONDS,
 ) -> Iterator[Figure]:
-    """Fetches of so many bytes from places all over the log."""
+    """Yield bytes a second of fetches of `fetch_bytes` from places all over the log."""
     with broker() as (_, client):
         requests = filled(client, fetch_bytes, log_bytes)
         work = partial(fetch_all, client, requests, in_flight)
@@ -158,7 +159,8 @@ def fetch_rate(
 
 
 def filled(client: RawClient, fetch_bytes: int, log_bytes: int) -> list[bytes]:
-    """Fill a log; requests that are each answered with `fetch_bytes`, checked once."""
+    """Fill a log; return requests that are each answered with `fetch_bytes`. Each is checked
+    once."""
     client.call(create_topic("bench", retention_ms=-1))
     data, count = sets(100, 256 << 10)
     times = log_bytes // len(data)
@@ -177,7 +179,7 @@ def filled(client: RawClient, fetch_bytes: int, log_bytes: int) -> list[bytes]:
 
 
 def fetch_all(client: RawClient, requests: list[bytes], in_flight: int) -> int:
-    """Send each of the requests once, so many ahead of the answers; bytes of all answers."""
+    """Send each request once, `in_flight` at a time; return the bytes of all answers."""
     fetched = 0
     for number in range(len(requests) + in_flight):
         if number < len(requests):

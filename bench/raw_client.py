@@ -1,7 +1,8 @@
-"""A blocking client that does as little as possible, so that the broker is what is measured.
+"""A blocking client that does as little as possible, so that the broker is measured and not the
+client.
 
-Requests are bytes made beforehand. Every answer's head is checked; what a whole run has appended
-is checked by the log's end offset (`check_end`), and answers of interest are decoded.
+Requests are encoded beforehand. The head of every answer is checked. `check_end` checks the log end
+offset after a whole run. Only answers of interest are decoded.
 """
 
 import socket
@@ -23,14 +24,14 @@ _BUFFER_BYTES = 4 << 20
 """Initial size of the receive buffer; a larger answer makes the buffer grow."""
 _RECEIVE_BYTES = 64 << 10
 _GOOD_HEADS = {native.NAME: b"\x93\x01\x00", kafka.NAME: b"\x00\x00\x00\x01"}
-"""How an answer begins: an array of three, correlation id 1, error code 0; in Kafka's encoding
-only the correlation id."""
+"""The first bytes of an answer without error: an array of three, correlation id 1, error code 0; in
+Kafka's encoding only the correlation id."""
 
 _LATEST = -1
 
 
 class RefusedRequest(RuntimeError):
-    """The broker answered with an error, so the measurement is void."""
+    """The broker answered with an error, so the measurement is invalid."""
 
 
 class RawClient:
@@ -74,12 +75,11 @@ class RawClient:
         self._socket.sendall(data)
 
     def pipeline(self, requests: bytes, each: int, times: int, window: int) -> None:
-        """Send `requests`, which are `each` frames in a row, so many times; read all answers.
+        """Send `requests`, which are `each` frames in a row, `times` times; read all answers.
 
-        At most `window` sendings are unanswered at a time. All there is room for is one call of the
-        operating system, as in clients that are made for speed. Sendings of several frames go out
-        as soon as one has been answered: the broker is at work while the answers to the other ones
-        are taken.
+        At most `window` repetitions are unanswered at a time. As many as fit are sent with one call
+        of the operating system, as fast clients do. Repetitions of several frames are sent as soon
+        as one is answered, so that the broker works while the other answers are read.
         """
         if self._repeated[:2] != (requests, window):
             self._repeated = requests, window, memoryview(requests * window)
@@ -93,7 +93,7 @@ class RawClient:
             answered += self._answers(each - answered % each if each > 1 else window)
 
     def _answers(self, most: int) -> int:
-        """Read the answers that have come, at least one, up to a limit; return their number."""
+        """Read the arrived answers, at least one, up to a limit; return their number."""
         self.answer()
         count, buffer, end, good_head = 1, self._buffer, self._end, self._good_head
         begin = self._begin
@@ -122,8 +122,8 @@ class RawClient:
         return self._view[begin : self._begin]
 
     def _receive(self, wanted: int) -> None:
-        """Have at least `wanted` bytes that were not taken yet; not many more of a large answer,
-        so that there is little to move."""
+        """Receive until `wanted` unread bytes are there. Of a large answer not many more are
+        received, so that few bytes have to be moved."""
         missing = wanted - (self._end - self._begin)
         if missing <= 0:
             return
@@ -147,24 +147,25 @@ class RawClient:
 
 
 def api_of(request: object) -> Api:
-    """The request's declaration."""
+    """Return the request's declaration."""
     return next(api for api in APIS.values() if api.request is type(request))
 
 
 def newest(api: Api, encoding: Encoding) -> int:
-    """The highest version of a request."""
+    """Return the highest version of a request."""
     return api.last_version(native=encoding.NATIVE)
 
 
 def encoded(request: object, version: int | None = None, encoding: Encoding = native) -> bytes:
-    """A request as bytes, in its highest version unless one is given."""
+    """Encode a request, by default in its highest version."""
     api = api_of(request)
     version = newest(api, encoding) if version is None else version
     return encoding.encode_request(api, version, 1, "bench", request)
 
 
 def decoded(api: Api, version: int, frame: memoryview | bytes, encoding: Encoding = native) -> Any:
-    """An answer's body; raises `RefusedRequest` for an error, one of a partition included."""
+    """Decode the body of an answer. Raises `RefusedRequest` for an error, also for one of a
+    partition."""
     head, body = encoding.open_response(frame)
     if head.error_code:
         raise RefusedRequest(f"{api.name}: error {head.error_code}")
@@ -179,7 +180,8 @@ def decoded(api: Api, version: int, frame: memoryview | bytes, encoding: Encodin
 
 
 def check_end(client: RawClient, topic: str, messages: int) -> None:
-    """Raise `RefusedRequest` unless a topic's only partition has had exactly so many messages."""
+    """Raise `RefusedRequest` unless a topic's only partition has had exactly `messages`
+    messages."""
     end = result(client.call(list_offsets(topic, (0, _LATEST)))).offset
     if end != messages:
         raise RefusedRequest(

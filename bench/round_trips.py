@@ -1,4 +1,4 @@
-"""Medians of one request at a time, in turns with the echo."""
+"""Median times of one request at a time, in turns with the echo."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -24,7 +24,7 @@ _BATCHES_IN_FLIGHT: Final = 2
 
 
 def echo() -> Iterator[Figure]:
-    """The round trip of the smallest request."""
+    """Yield the round trip of the smallest request."""
     with broker() as (_, client):
         request = echo_request()
         (seconds,) = times_in_turns([lambda: client.exchange(request)], rounds=_ROUNDS, each=_EACH)
@@ -32,7 +32,7 @@ def echo() -> Iterator[Figure]:
 
 
 def produce_one() -> Iterator[Figure]:
-    """One message of 100 bytes a request, one request at a time, beside the echo."""
+    """Yield the median of requests of one message of 100 bytes, one at a time, beside the echo."""
     with broker() as (_, client):
         client.call(create_topic("bench"))
         echoed, request = echo_request(), encoded(produce("bench", sets(100, 1)[0], acks=1))
@@ -46,7 +46,7 @@ def produce_one() -> Iterator[Figure]:
 
 
 def produce_one_pipelined() -> Iterator[Figure]:
-    """One message of 100 bytes a request, 64 requests in flight; requests a second."""
+    """Yield requests a second, with one message of 100 bytes each and 64 requests in flight."""
     with broker() as (_, client):
         client.call(create_topic("bench"))
         batch = encoded(produce("bench", sets(100, 1)[0], acks=1)) * _BATCH
@@ -65,7 +65,8 @@ def produce_one_pipelined() -> Iterator[Figure]:
 
 
 def find_time() -> Iterator[Figure]:
-    """The first offset at a time, in logs of 1, 1,000 and 10,000 segments in turns."""
+    """Yield the seconds of a search for the first offset at a time, in logs of 1, 1,000 and 10,000
+    segments in turns."""
     with broker() as (server, client):
         works: list[Callable[[], object]] = [partial(client.exchange, echo_request())]
         answers: list[list[tuple[int, bytes]]] = []
@@ -85,7 +86,7 @@ def find_time() -> Iterator[Figure]:
 
 
 def _fill(client: RawClient, topic: str, segments: int) -> None:
-    """A set for each segment; message `n` has the time `_FIRST_MS + n`."""
+    """Append one set per segment. Message `n` has the time `_FIRST_MS + n`."""
     client.call(create_topic(topic, retention_ms=-1, segment_bytes=_SEGMENT_BYTES))
     for first in range(0, segments * _SEGMENT_MESSAGES, _SEGMENT_MESSAGES):
         records = [

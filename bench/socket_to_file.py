@@ -1,10 +1,10 @@
-"""A process that writes what it receives to a new file: the least that a log has to do.
+"""A process that writes the bytes that it receives to a new file: the least work for a log.
 
-`python -m horolog.bench.socket_to_file FILE SET_BYTES SETS [checked]` prints `listening HOST:PORT`,
-takes one connection, receives sets of SET_BYTES each, writes each with one call, and sends one byte
-after every SETS sets, when these are written. It ends when the connection does. With `checked` it
-does with each set what no log can leave out: its checksums are verified, its messages are given
-their offsets, and their latencies are counted.
+`python -m horolog.bench.socket_to_file FILE SET_BYTES SETS [checked]` prints `listening HOST:PORT`
+and takes one connection. It receives sets of SET_BYTES each, writes each with one call, and sends
+one byte after every SETS written sets. It ends when the connection ends. With `checked` it does the
+work that no log can avoid: it verifies the checksums of each set, numbers the messages and counts
+their latencies.
 """
 
 import os
@@ -26,8 +26,8 @@ _CHECKED: Final = "checked"
 def writing(
     path: Path, data: bytes, times: int, *, checked: bool = False
 ) -> Iterator[Callable[[int], None]]:
-    """A process that writes `path`. What is yielded sends `data` to it `times` times, so many with
-    one call, and returns when all of them are written."""
+    """Start a process that writes `path`. The yielded function sends `data` `times` times, several
+    with one call, and returns when all are written."""
     arguments = [str(path), str(len(data)), str(times)]
     if checked:
         arguments.append(_CHECKED)

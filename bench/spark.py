@@ -1,5 +1,5 @@
-"""`python -m horolog.bench.spark [NAME...]`: rows a second through Spark, beside Parquet files, and
-how long a message takes from a producer through a stream of Spark and back into a topic.
+"""`python -m horolog.bench.spark [NAME...]`: rows a second through Spark beside Parquet files, and
+the latency of a message from a producer through a stream of Spark into another topic.
 
 Prints a table and writes `build/bench-spark.json`. Needs Java.
 """
@@ -34,7 +34,7 @@ RESULTS: Final = Path("build") / "bench-spark.json"
 _STREAM_PARTITIONS: Final = 2
 _APART_S: Final = 0.01
 _COLD_S: Final = 12
-"""The first batches are not counted: Java compiles them."""
+"""For how long batches are not counted: Java still compiles them."""
 _SECONDS: Final = 12
 _CHECKED: Final = 100
 _TRIGGER: Final = "100 milliseconds"
@@ -43,7 +43,7 @@ _DEADLINE_S: Final = 60
 _PARTITIONS: Final = 4
 
 _ROWS: Final = 500_000
-"""In each partition."""
+"""Number of rows in each partition."""
 _BATCH: Final = 50_000
 _VALUE_BYTES: Final = 100
 _FIRST_MS: Final = 1_479_144_272_509
@@ -55,16 +55,16 @@ PARQUET: Final = {
     "spark_read_all": "parquet_read_all",
     "spark_read_timestamp": "parquet_read_timestamp",
 }
-"""What stands beside a figure."""
+"""Figure -> the figure that it is compared with."""
 
 PREBUILT: Final = ("spark_prebuilt_all", "spark_prebuilt_timestamp")
-"""What Spark gets out of Python at best."""
+"""The rates at which Spark takes rows from Python, without Horolog."""
 NAMES: Final = (*PARQUET, *PREBUILT, "spark_read_range", "spark_write", *LATENCIES)
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What is measured with."""
+    """The Spark session, the broker and the folders of the measurements."""
 
     spark: SparkSession
     server: str
@@ -73,7 +73,7 @@ class Bench:
     def read(
         self, columns: str | None = None, options: Mapping[str, int] = MappingProxyType({})
     ) -> DataFrame:
-        """The topic `bench`."""
+        """Read the topic `bench`."""
         reader = self.spark.read.format("horolog").option("bootstrap.servers", self.server)
         if columns is not None:
             reader = reader.schema(columns)
@@ -81,7 +81,7 @@ class Bench:
 
     @property
     def parquet(self) -> str:
-        """The same rows, as Spark writes them."""
+        """Read the same rows from Parquet, as Spark writes them."""
         return str(self.folder / "parquet")
 
 
@@ -113,7 +113,7 @@ def _figures(wanted: set[str]) -> Iterator[Figure]:
 
 
 def _rates(bench: Bench, wanted: set[str]) -> Iterator[Figure]:
-    """Rows a second of each, in turns, after one turn that is not counted."""
+    """Return rows a second of each work, in turns, after one uncounted turn."""
     _fill(bench.server)
     bench.read().write.parquet(bench.parquet)
     _check_same(bench.read(), bench.spark.read.parquet(bench.parquet))
@@ -135,12 +135,12 @@ def _rates(bench: Bench, wanted: set[str]) -> Iterator[Figure]:
 
 
 def _origin(name: str) -> str:
-    """The figure that another one stands beside, or itself."""
+    """Return the figure with which a figure is compared, or the figure itself."""
     return next((ours for ours, beside in PARQUET.items() if beside == name), name)
 
 
 def _works(bench: Bench) -> dict[str, Callable[[], int]]:
-    """Each does what its figure is of, and says how many rows that was."""
+    """Return the work of each figure. A work returns the number of its rows."""
     rows = _PARTITIONS * _ROWS
     tenth = {
         "startingTimestamp": _FIRST_MS + _ROWS // 2,
@@ -164,13 +164,13 @@ def _works(bench: Bench) -> dict[str, Callable[[], int]]:
 
 
 def _drop(read: DataFrame, rows: int) -> int:
-    """Have Spark make every row, with all of its columns, and throw it away."""
+    """Have Spark make every row, with all columns, and discard it."""
     read.write.format("noop").mode("overwrite").save()
     return rows
 
 
 def _check_same(ours: DataFrame, theirs: DataFrame) -> None:
-    """Raise `RefusedRequest` unless both have all rows, the same ones."""
+    """Raise `RefusedRequest` unless both have all rows, and the same rows."""
     hashes = f"sum(CAST(xxhash64({', '.join(ours.columns)}) AS decimal(38)))"
     found = [some.selectExpr("count(*)", hashes).head() for some in (ours, theirs)]
     if found[0] != found[1] or found[0] is None or found[0][0] != _PARTITIONS * _ROWS:
@@ -178,7 +178,7 @@ def _check_same(ours: DataFrame, theirs: DataFrame) -> None:
 
 
 def _fill(server: str) -> None:
-    """A topic of random values, one message a millisecond in each partition."""
+    """Fill a topic with random values, one message a millisecond in each partition."""
     with blocking.Admin(server) as admin:
         settings = {"retention.ms": "-1"}
         admin.create_topic("bench", partitions=_PARTITIONS, settings=settings)
@@ -192,7 +192,7 @@ def _fill(server: str) -> None:
 
 
 class _Writing:
-    """Writes of rows that Spark has in memory, into a topic at its retention limit."""
+    """Writes rows that Spark has in memory into a topic at its retention limit."""
 
     def __init__(self, bench: Bench) -> None:
         self._server = bench.server
@@ -206,7 +206,7 @@ class _Writing:
             raise RefusedRequest(f"fewer than {_WRITTEN} rows to write")
 
     def write(self) -> int:
-        """All rows once."""
+        """Write all rows once."""
         written = self._rows.write.format("horolog").mode("append").option("topic", "written")
         written.option("bootstrap.servers", self._server).save()
         self._total += _WRITTEN
@@ -221,8 +221,8 @@ class _Writing:
 
 
 def stream_latency(spark: SparkSession, server: str, checkpoint: Path) -> Iterator[Figure]:
-    """From the create time of a message to its append time in the topic that a stream copies it
-    to; 100 messages a second, a trigger every 100 ms."""
+    """Yield the latency of a stream: from the create time of a message to its append time in the
+    topic to which the stream copies it, with 100 messages a second and a trigger every 100 ms."""
     with blocking.Admin(server) as admin:
         for name in ("live", "copied"):
             admin.create_topic(name, partitions=_STREAM_PARTITIONS, settings={"retention.ms": "-1"})
@@ -250,7 +250,7 @@ def _copying(spark: SparkSession, server: str, checkpoint: Path) -> StreamingQue
 
 
 def _send(server: str, query: StreamingQuery) -> tuple[int, int]:
-    """How many messages were sent, and from which create time on they count."""
+    """Return the number of sent messages, and the create time from which on they count."""
     sent, began = 0, time.monotonic()
     counted_from_ms = int((time.time() + _COLD_S) * 1000)
     with blocking.Producer(server, acks=1) as producer:
@@ -264,7 +264,8 @@ def _send(server: str, query: StreamingQuery) -> tuple[int, int]:
 
 
 def _latencies_ms(server: str, sent: int, counted_from_ms: int) -> list[int]:
-    """Of all messages that count. Raises Refused when not every message comes, once."""
+    """Return the latencies of all counted messages. Raises Refused unless every message arrives
+    exactly once."""
     found: list[int] = []
     read, deadline = 0, time.monotonic() + _DEADLINE_S
     with blocking.Consumer(server, append_times=True) as consumer:

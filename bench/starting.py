@@ -46,8 +46,8 @@ def empty() -> Iterator[Figure]:
 
 
 def of_3500() -> Iterator[Figure]:
-    """A broker with 3,500 partitions, each with a message and an index entry for each minute of a
-    day, stopped cleanly before."""
+    """Start a broker with 3,500 partitions, each with a message and an index entry for each minute
+    of a day, after a clean stop."""
     with data_folder() as data:
         _fill(data)
         yield Figure("start_3500", _median_start_seconds(data), "s")
@@ -65,7 +65,7 @@ def _median_start_seconds(data: Path) -> float:
 
 
 def start_seconds(data: Path) -> float:
-    """Time from the start of the process to its ready line; the stop is a clean one."""
+    """Yield the time from the start of the process to its ready line, after a clean stop."""
     began = time.perf_counter()
     with serving(data, *WITH_HTTP, env=kernel_choice()) as server:
         taken = time.perf_counter() - began
@@ -74,7 +74,7 @@ def start_seconds(data: Path) -> float:
 
 
 def _settled_bytes(server: ServerProcess) -> int:
-    """Resident memory once everything is imported and every log is open."""
+    """Return the resident memory after all imports and with all logs open."""
     urlopen(f"http://{server.http}/metrics").read()
     used = processor_seconds(server)
     while True:
@@ -99,14 +99,15 @@ def _fill(data: Path) -> None:
 
 
 def _stop(server: ServerProcess) -> None:
-    """Stop a broker cleanly, and wait as long as its syncs take."""
+    """Stop a broker cleanly, and wait until its syncs are done."""
     server.process.terminate()
     if server.process.wait() != 0:
         raise RefusedRequest(f"the stop was not clean: {server.log.read_text()}")
 
 
 def recovery() -> Iterator[Figure]:
-    """A killed broker's log of 512 MiB, of which no checkpoint says that it is safe."""
+    """Yield the speed of the recovery of a killed broker's log of 512 MiB, which no checkpoint
+    covers."""
     with data_folder() as data:
         log_format = ("--set", "log.format=json")
         rates: list[float] = []

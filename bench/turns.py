@@ -1,14 +1,13 @@
-"""Figures of this tree beside those of a commit, taken in turns:
-`python -m horolog.bench.turns --against COMMIT FIGURE... [--turns 6]`.
+"""Compares figures of this tree with those of a commit, in turns: `python -m horolog.bench.turns
+--against COMMIT FIGURE... [--turns 6]`.
 
-Each turn runs `python -m horolog.bench FIGURE...` once in both trees, each time in a new process;
-which tree goes first changes from turn to turn. Printed are the medians, how much worse this tree
-is, and the spread: half of what lies between the quartiles, as a share of the median, of the tree
-where that is more. The exit code is 1 where a figure is worse by more than 3 % and by more than its
-spread.
+Each turn runs `python -m horolog.bench FIGURE...` once in both trees, each time in a new process.
+The order changes from turn to turn. Prints the medians, by how much this tree is worse, and the
+spread: half of the distance between the quartiles, divided by the median, of the tree with the
+larger spread. The exit code is 1 if a figure is worse by more than 3 % and by more than its spread.
 
-The commit is checked out in a folder of its own until the end, and its kernel is compiled where
-this one's is. It runs with the libraries that are installed here.
+The commit is checked out in a temporary folder, and its kernel is compiled if this tree's is. It
+runs with the libraries that are installed here.
 """
 
 import json
@@ -32,11 +31,11 @@ from .figures import NAMES
 ROOT: Final = Path(__file__).resolve().parents[1]
 
 WORSE_MAX: Final = 0.03
-"""A larger difference than this, and than the spread of the same code, is one."""
+"""A figure is worse if the difference is larger than this and than the spread."""
 
 _LEAST_TURNS: Final = 2
 _HIGHER_IS_BETTER: Final = ("/s", "ratio")
-"""Ends of units."""
+"""Ends of units for which a higher value is better."""
 
 
 @value_class
@@ -50,7 +49,7 @@ class Compared:
 
     @property
     def worse(self) -> float:
-        """By which share of the commit's median this tree's is worse; below 0 if it is better."""
+        """By which share of the commit's median this tree is worse; below 0 if it is better."""
         before, after = median(self.before), median(self.after)
         if not before:
             return 0.0
@@ -59,7 +58,7 @@ class Compared:
 
     @property
     def spread(self) -> float:
-        """The larger one of both trees."""
+        """The spread of the tree with the larger spread."""
         return max(_spread(self.before), _spread(self.after))
 
     @property
@@ -80,7 +79,7 @@ def _spread(values: Sequence[float]) -> float:
 
 @contextmanager
 def checked_out(commit: str) -> Iterator[Path]:
-    """A folder from which the package is imported as it was at a commit."""
+    """Yield a folder from which the package is imported as it was at a commit."""
     with tempfile.TemporaryDirectory(prefix="horolog-turns-") as folder:
         tree = Path(folder) / "horolog"
         _git("worktree", "add", "--quiet", "--detach", str(tree), commit)
@@ -98,8 +97,8 @@ def _git(*arguments: str) -> None:
 
 
 def figures_of(folder: Path | None, names: Sequence[str]) -> Mapping[str, tuple[float, str]]:
-    """One run of the figures: values and units by name. The package is the one in a folder, or this
-    one."""
+    """Run the figures once; return values and units by name. `folder` has the package; by default
+    it is this one."""
     env = dict(os.environ)
     if folder is not None:
         env["PYTHONPATH"] = str(folder)
@@ -111,7 +110,7 @@ def figures_of(folder: Path | None, names: Sequence[str]) -> Mapping[str, tuple[
 
 
 def compare(folder: Path, names: Sequence[str], turns: int) -> list[Compared]:
-    """Take the figures of both trees, so many times each."""
+    """Measure the figures of both trees, `turns` times each."""
     before: defaultdict[str, list[float]] = defaultdict(list)
     after: defaultdict[str, list[float]] = defaultdict(list)
     units: dict[str, str] = {}

@@ -1,25 +1,25 @@
-"""What one request walks through: `python -m horolog.bench.walk [--list] [REQUEST...]`.
+"""Counts the functions that one request passes through: `python -m horolog.bench.walk [--list]
+[REQUEST...]`.
 
-Counted are the Python functions that the thread of the broker's event loop enters for the third
-request of a kind on a connection, as `sys.setprofile` reports them: from the callback that asks for
-a place for the bytes, until the loop has done what it had to do when the client had the answer.
-What is done after the answer was written counts too. The broker has default settings, the system's
-clock and real files, and runs in this process; the client is in another thread, which is not
-counted.
+It counts the Python functions that the broker's event loop thread enters for the third request of a
+kind on a connection, as `sys.setprofile` reports them. Counting begins with the callback that
+provides a receive buffer. It ends when the client has the answer and the loop is idle, so it
+includes work after the answer. The broker has default settings, the system's clock and real files,
+and runs in this process. The client runs in another thread, which is not counted.
 
     functions         different functions. Properties, lambdas, comprehensions, generators, and the
                       methods that `dataclass` and `namedtuple` generate are functions too
     calls             how often they were entered; a generator that goes on is entered again
-    files             different files that they are in; generated methods are in one, `<string>`
-    changes of file   how often a call is of a function in another file than the call before it; a
-                      return is no change
+    files             different files of these functions; generated methods are in one, `<string>`
+    changes of file   calls of a function in another file than the call before; a return is no
+                      change
 
-Functions of the standard library count like others. What is written in C or compiled from Cython
-does not count: no built-in function, nothing of uvloop or of the compiled kernel. Each request is
-sent to three brokers, each new, and the walk with the fewest calls is printed: what a timer of the
-broker adds is not of the request.
+Functions of the standard library count like others. Functions in C or compiled from Cython do not
+count: no built-in function, nothing of uvloop or of the compiled kernel. Each request is sent to
+three new brokers, and the walk with the fewest calls is printed, because a timer of the broker can
+add calls.
 
-`--list` names the functions in the order of their first call, with the number of calls.
+`--list` prints the functions in the order of their first call, with the number of calls.
 """
 
 import asyncio
@@ -66,11 +66,12 @@ class RequestKind:
 
     encoding: Encoding
     request: Callable[[int, int], object]
-    """By the time in ms of the topic's first message, and how many came before."""
+    """Makes a request from the time in ms of the topic's first message, and the number of earlier
+    requests."""
     offset: Callable[[Any], int]
-    """The first offset that an answer names: that of as many as came before."""
+    """Returns the first offset in an answer. It equals the number of earlier requests."""
     reads: bool = False
-    """Whether the messages have to be there."""
+    """Whether the messages have to be stored before."""
 
 
 def _produced(
@@ -100,7 +101,7 @@ KINDS: Final = {
     "kafka-produce": RequestKind(kafka, _produced(build_batch), lambda answer: answer.base_offset),
 }
 """Produce requests of one message of 100 bytes: a v1 set over the native port, a record batch over
-Kafka's; fetches from one message on; searches for the time of one."""
+Kafka's port. Fetches that begin at one message. Searches for the time of one message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ class FunctionWalk:
 
     @property
     def functions(self) -> list[tuple[CodeType, int]]:
-        """Each of them once, and how often it was entered, in the order of the first time."""
+        """Each function once, in the order of the first call, with the number of calls."""
         # Code that reads the same is equal, also where it is of two functions.
         times = Counter(map(id, self.entered))
         by_id = {id(code): code for code in self.entered}
@@ -149,7 +150,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _file(code: CodeType) -> str:
-    """Relative to the package; a file of the standard library by its name alone."""
+    """Return a path relative to the package, or the name of a file of the standard library."""
     path = Path(code.co_filename)
     if path.is_absolute() and path.resolve().is_relative_to(_ROOT):
         return str(path.resolve().relative_to(_ROOT))
@@ -157,7 +158,7 @@ def _file(code: CodeType) -> str:
 
 
 def walk(kind: RequestKind, brokers: int = _BROKERS) -> FunctionWalk:
-    """The walk of a request, from the broker on which it took the fewest calls."""
+    """Return the walk of a request at the broker where it took the fewest calls."""
     return min((_walk(kind) for _ in range(brokers)), key=lambda found: len(found.entered))
 
 
@@ -194,7 +195,8 @@ class _ThreadBroker:
 
     @contextmanager
     def watched(self) -> Iterator[list[CodeType]]:
-        """The functions that the broker's thread enters meanwhile, complete at the end."""
+        """Yield the functions that the broker's thread enters in the block. The list is complete at
+        its end."""
         entered: list[CodeType] = []
 
         def note(frame: FrameType, event: str, argument: object) -> None:
@@ -206,7 +208,8 @@ class _ThreadBroker:
         self._run(sys.setprofile, None)
 
     def _run(self, function: Callable[..., object], argument: object) -> None:
-        """Have the loop call a function, and wait until it has; both are in C, and not counted."""
+        """Have the loop call a function, and wait until it has. Both calls are in C, and not
+        counted."""
         done: SimpleQueue[None] = SimpleQueue()
         self.loop.call_soon_threadsafe(function, argument)
         self.loop.call_soon_threadsafe(done.put, None)

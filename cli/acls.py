@@ -45,7 +45,7 @@ Allow = Annotated[
         "--allow",
         metavar="PRINCIPAL",
         callback=check_texts,
-        help="Who may: User:NAME, or User:* for all. May be repeated.",
+        help="Principal that is allowed: User:NAME, or User:* for all. May be repeated.",
     ),
 ]
 Deny = Annotated[
@@ -54,7 +54,7 @@ Deny = Annotated[
         "--deny",
         metavar="PRINCIPAL",
         callback=check_texts,
-        help="Who may not, whatever other rules say. May be repeated.",
+        help="Principal that is denied, whatever other rules say. May be repeated.",
     ),
 ]
 Operations = Annotated[
@@ -78,13 +78,13 @@ Group = Annotated[
 ]
 Cluster = Annotated[bool, typer.Option("--cluster", help="The broker as a whole.")]
 ClusterName = Annotated[
-    str, typer.Argument(metavar="[CLUSTER]", help="Behind --cluster: its only name.")
+    str, typer.Argument(metavar="[CLUSTER]", help="Only with --cluster: the cluster's name.")
 ]
 Prefixed = Annotated[
     bool, typer.Option("--prefixed", help="Match every resource whose name starts with NAME.")
 ]
 Host = Annotated[
-    str, typer.Option("--host", metavar="ADDRESS", help="Where they are; * for anywhere.")
+    str, typer.Option("--host", metavar="ADDRESS", help="Host of the client; * for any.")
 ]
 
 
@@ -137,7 +137,7 @@ def remove(
     cluster: Cluster = False,
     prefixed: Prefixed = False,
     host: Annotated[
-        str | None, typer.Option("--host", metavar="ADDRESS", help="Only rules of this address.")
+        str | None, typer.Option("--host", metavar="ADDRESS", help="Only rules for this host.")
     ] = None,
     data_dir: DataDir = None,
     server: Server = DEFAULT_SERVER,
@@ -183,14 +183,17 @@ def list_(data_dir: DataDir = None, server: Server = DEFAULT_SERVER, as_json: Js
 @acls.command("test")
 def decide(
     principal: Annotated[
-        str, typer.Argument(metavar="PRINCIPAL", callback=check_text, help="Such as User:alice.")
+        str,
+        typer.Argument(
+            metavar="PRINCIPAL", callback=check_text, help="The principal, such as User:alice."
+        ),
     ],
     operation: Annotated[str, typer.Option("--operation", metavar="OP", help=f"One of {_TITLES}.")],
     topic: Topic = None,
     group: Group = None,
     cluster: Cluster = False,
     host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="From where.")
+        str, typer.Option("--host", metavar="ADDRESS", help="Host of the client.")
     ] = "127.0.0.1",
     data_dir: DataDir = None,
     server: Server = DEFAULT_SERVER,

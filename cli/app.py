@@ -163,7 +163,7 @@ ENTRIES: Final = (
     CommandEntry("lag", ".lag", "lag", "Say how far readers are behind."),
     CommandEntry("dump", ".stored", "dump", "Print what is in a stored file."),
     CommandEntry("verify", ".stored", "verify", "Check stored files."),
-    CommandEntry("repair", ".stored", "repair", "Put damaged stored files right."),
+    CommandEntry("repair", ".stored", "repair", "Repair damaged stored files."),
     CommandEntry(
         "doctor", ".doctor", "doctor", "Look for what is wrong, and say what to do about it."
     ),
@@ -196,7 +196,7 @@ ENTRIES: Final = (
         "profile",
         ".security.commands",
         "profile",
-        "Servers and how to be let in there, under names.",
+        "Profiles: named servers, with their TLS settings and logins.",
     ),
     CommandEntry(
         "pipeline", ".pipeline.app", "pipeline", "Jobs between topics, files and clusters."

@@ -39,15 +39,25 @@ Etcd = Annotated[
     str, typer.Option("--etcd", metavar="URL[,URL]", help="Addresses of etcd, separated by commas.")
 ]
 Credentials = Annotated[
-    str, typer.Option("--etcd-credentials", metavar="FILE", help="User and password, a line each.")
+    str,
+    typer.Option(
+        "--etcd-credentials",
+        metavar="FILE",
+        help="File with user and password of etcd, one per line.",
+    ),
 ]
 Ca = Annotated[
-    str, typer.Option("--etcd-ca", metavar="FILE", help="What signs etcd's certificate.")
+    str,
+    typer.Option(
+        "--etcd-ca", metavar="FILE", help="CA certificates that signed etcd's certificate."
+    ),
 ]
 Cert = Annotated[
-    str, typer.Option("--etcd-cert", metavar="FILE", help="A certificate to show to etcd.")
+    str, typer.Option("--etcd-cert", metavar="FILE", help="Client certificate for etcd.")
 ]
-Key = Annotated[str, typer.Option("--etcd-key", metavar="FILE", help="Its private key.")]
+Key = Annotated[
+    str, typer.Option("--etcd-key", metavar="FILE", help="Private key of the client certificate.")
+]
 
 BY_HAND: Final = (
     "--etcd and --cluster say in which cluster. Without etcd there is no list of brokers to take "
@@ -71,16 +81,22 @@ def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the cluster in etcd.")],
     etcd: Etcd,
     data_dir: Annotated[
-        Path, typer.Option("--data-dir", metavar="DIR", help="The data that counts.")
+        Path,
+        typer.Option(
+            "--data-dir", metavar="DIR", help="Directory with the data of the new cluster."
+        ),
     ],
     broker_id: Annotated[
         int | None,
         typer.Option(
-            "--broker-id", min=1, max=999, help="For a directory that has had none; else 1."
+            "--broker-id",
+            min=1,
+            max=999,
+            help="Broker id for a directory that has none; 1 by default.",
         ),
     ] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Do it although the cluster is in etcd already.")
+        bool, typer.Option("--replace", help="Replace a cluster of this name in etcd.")
     ] = False,
     credentials: Credentials = "",
     ca: Ca = "",
@@ -125,14 +141,18 @@ def _made(directory: Path) -> Iterator[None]:
 
 
 def remove(
-    broker_id: Annotated[int, typer.Argument(metavar="ID", min=1, max=999, help="The broker.")],
+    broker_id: Annotated[
+        int, typer.Argument(metavar="ID", min=1, max=999, help="Id of the broker.")
+    ],
     etcd: Etcd = "",
     name: Annotated[
         str, typer.Option("--cluster", metavar="NAME", help="Name of the cluster in etcd.")
     ] = "",
     accept_loss: Annotated[
         bool,
-        typer.Option("--accept-loss", help="Do it although no other broker may have what it has."),
+        typer.Option(
+            "--accept-loss", help="Remove it although other brokers may lack its messages."
+        ),
     ] = False,
     credentials: Credentials = "",
     ca: Ca = "",
@@ -199,9 +219,10 @@ def status(server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
     """Show who leads, who is in sync, and how far the others are behind.
 
     The answer is the leader's, if the broker at --server knows the leader and the leader answers;
-    otherwise it is that of the broker at --server. If none of several addresses leads, the broker
-    with the newest epoch counts, and the log ends of all brokers are shown side by side, to help
-    choose which one to promote. A `deposed` broker still believes that it leads.
+    otherwise it is that of the broker at --server. If there are several addresses and none is the
+    leader's, the answer is that of the broker with the newest epoch, and the log ends of all
+    brokers are shown side by side, to help choose which one to promote. A `deposed` broker still
+    believes that it leads.
     """
     found, answers = asyncio.run(_status(server))
     ends = ends_of(answers)
@@ -296,7 +317,8 @@ def _unanswered(server: Servers, failures: list[HorologError]) -> HorologError:
 async def _status(
     server: Servers,
 ) -> tuple[DescribeReplicasResponse, Sequence[DescribeReplicasResponse]]:
-    """Return the state of the cluster; and all answers, with their log ends, if none leads."""
+    """Return the state of the cluster, and all answers with their log ends if there is no
+    leader."""
     _, found, answers = await _describe_any(server)
     leader = _leader_address(found)
     if leader is not None and not _leads(found):
@@ -352,7 +374,7 @@ def _seconds(member: ReplicaMember) -> float | None:
 
 
 def _as_text(found: DescribeReplicasResponse) -> list[str]:
-    leader = "nobody leads" if found.leader == NOT_KNOWN else f"broker {found.leader} leads"
+    leader = "no leader" if found.leader == NOT_KNOWN else f"broker {found.leader} leads"
     lines = [f"cluster {found.cluster_id}: {leader}, epoch {found.epoch}"]
     if found.waits_for:
         lines.append(f"broker {found.broker_id} does not lead: {found.waits_for}")
@@ -386,14 +408,15 @@ def promote(
     broker_id: Annotated[
         int | None,
         typer.Argument(
-            metavar="[ID]", min=1, max=999, help="The broker; without it the one at --server."
+            metavar="[ID]",
+            min=1,
+            max=999,
+            help="Id of the new leader; by default the broker at --server.",
         ),
     ] = None,
     accept_loss: Annotated[
         bool,
-        typer.Option(
-            "--accept-loss", help="Do it although messages may be lost that were answered."
-        ),
+        typer.Option("--accept-loss", help="Promote although acknowledged messages may be lost."),
     ] = False,
     server: Server = DEFAULT_SERVER,
     as_json: Json = False,
@@ -421,8 +444,8 @@ async def _promote(
     server, found, _ = await _describe_any(several)
     if broker_id is None and len(several.addresses) > 1 and not _leads(found):
         raise CommandFailed(
-            f"nobody leads at {','.join(several.addresses)}: say which broker is to lead "
-            "(promote ID)"
+            f"none of the brokers at {','.join(several.addresses)} leads: name the broker to "
+            "promote (promote ID)"
         )
     wanted = broker_id or found.broker_id
     if wanted == found.broker_id and _leads(found):

@@ -17,7 +17,7 @@ def lag(
         str | None,
         typer.Argument(
             metavar="[NAME]",
-            help="Name of the positions; all names when not given.",
+            help="Name of the positions; by default all names.",
             autocompletion=complete_position_name,
             callback=check_text,
         ),

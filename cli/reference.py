@@ -66,8 +66,8 @@ message of its times and no other, however they are out of order
 
 ## Ranges
 
-`consume --from @A:B` and `histogram --from @A:B` set both ends. A and B are times without `@`; the
-end is exclusive, as that of `--until` is:
+`consume --from @A:B` and `histogram --from @A:B` set both ends. A and B are times without `@`. The
+end is exclusive, like `--until`:
 
 """
 
@@ -84,40 +84,39 @@ one, it is refused. A second end in `--until` is refused too.
 - 2: wrong usage, such as an unknown option, a time or an address that is none, a number out of its
   range, a setting that is not allowed (refused here or there), a file that is missing and that an
   option, a variable, a profile or a setting names.
-- 130: ended by Ctrl-C. `produce` sends and answers first what it has read. `consume --follow`,
-  `serve` and `demo` are meant to be ended so; they give 0.
+- 130: ended by Ctrl-C. `produce` first sends the lines that it has read, and prints their results.
+  `consume --follow`, `serve` and `demo` end with 0, because Ctrl-C is their usual end.
 - SIGTERM ends `serve` and `demo` cleanly with 0, and every other command at once (143 in a shell).
 
-Where the reader of standard output has gone (`| head`), or it is closed, other commands than
-`produce` end with 0.
+If the reader of standard output has ended (`| head`), or standard output is closed, commands other
+than `produce` end with 0.
 
 Results are on standard output, everything else on standard error. With `--json` each result is an
 object on a line of its own: bytes are a string where they are UTF-8, else `{"base64": "..."}`; what
 is unknown is `null`; times are milliseconds since 1970.
 
-Names, keys, values and sentences come from other people's programs. What in them is no character to
-be seen, such as the control characters of a terminal, marks that turn the direction of writing, and
-ends of lines, is escaped as `\\x1b` or `\\u202e` in all text, on a terminal and in a pipe, on both
-outputs and in the broker's log on a console. JSON has them as `\\u001b`, so `--json` is what a
-program should read: `consume --json` into `produce --json` keeps every byte of keys, values and
-headers.
+Names, keys and values come from other programs. Invisible characters in them (control characters
+of a terminal, marks that change the direction of writing, line ends) are printed as escapes, such
+as `\\x1b` or `\\u202e`. That is so on a terminal and in a pipe, on both outputs, and in the
+broker's log on a console. JSON has them as `\\u001b`. Programs should read `--json`:
+`consume --json` into `produce --json` keeps every byte of keys, values and headers.
 
 ## Options of many commands
 
 """
 
 _SECURITY: Final = """
-Every command that has `--server` has these, too. Where a command needs such a name for itself, the
-option begins with `--login-`: `user add --password-file` is the new user's, and
-`--login-password-file` that of the user who adds. An option wins over its variable, and that over
-the [profile](security/clients.md#profiles):
+Every command with `--server` has these options too. If a command uses such a name for something
+else, the option begins with `--login-`: in `user add`, `--password-file` is for the new user, and
+`--login-password-file` for the user who logs in. An option takes precedence over its environment
+variable, and the variable over the [profile](security/clients.md#profiles):
 
 """
 
 _PIPELINE: Final = """
 ## Jobs
 
-What these take, with examples, is on [a page of its own](pipeline.md).
+[The pipeline](pipeline.md) describes their options, with examples.
 
 """
 

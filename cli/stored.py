@@ -224,9 +224,9 @@ def repair(
         typer.Argument(metavar="DIR", help="A data directory, or the folder of one partition."),
     ],
     as_json: Json = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Repair without asking.")] = False,
 ) -> None:
-    """Put damaged stored files right.
+    """Repair damaged stored files.
 
     Shows what is wrong and how it would be repaired, and asks before it changes anything. Good
     messages stay, with their offsets. Bytes that are removed are kept in a .broken file beside the

@@ -41,14 +41,14 @@ _BY_NUMBER: Final = {each.number: each for each in SCRAM_MECHANISMS.values()}
 
 users = group("Add users, change their passwords, remove and list them.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The user.", callback=check_text)]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the user.", callback=check_text)]
 PasswordFile = Annotated[
     Path | None,
     typer.Option(
         "--password-file",
         metavar="FILE",
-        help="A file whose first line is the password; - for standard input. Without it the "
-        "terminal is asked.",
+        help="File whose first line is the password; - for standard input. By default the "
+        "terminal asks for it.",
     ),
 ]
 Iterations = Annotated[
@@ -57,7 +57,8 @@ Iterations = Annotated[
         min=MIN_SCRAM_ITERATIONS,
         max=MAX_SCRAM_ITERATIONS,
         metavar="N",
-        help="Rounds of the hash: more make a stolen file harder to guess from, and logins slower.",
+        help="Rounds of the hash. More rounds protect a stolen file better, and make logins "
+        "slower.",
     ),
 ]
 

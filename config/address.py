@@ -1,5 +1,5 @@
-"""Addresses: `HOST:PORT`, names of hosts, and addresses to listen at, each with what holds for
-connections to it."""
+"""Addresses: `HOST:PORT`, host names, and addresses to listen at, with the properties of their
+connections."""
 
 import re
 from collections.abc import Iterator

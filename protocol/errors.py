@@ -15,7 +15,7 @@ at import."""
 
 
 class HorologError(Exception):
-    """Base of every error that Horolog raises by itself, on either side of the connection."""
+    """Base of all errors of Horolog, in the broker and in clients."""
 
     retriable: ClassVar[bool] = False
     """Whether the same call may succeed later without being changed."""
@@ -32,7 +32,7 @@ class HorologError(Exception):
 
 
 class CodedError(HorologError):
-    """Base of every error that has a code on the wire."""
+    """Base of all errors that have a code in the protocol."""
 
     code: ClassVar[int]
     name: ClassVar[str]
@@ -50,7 +50,7 @@ class CodedError(HorologError):
 
 
 class UnknownServerError(CodedError, code=-1, name="UNKNOWN"):
-    """The broker met something it did not expect; its log says what."""
+    """The broker failed unexpectedly; its log has the details."""
 
 
 class OffsetOutOfRange(CodedError, code=1, name="OFFSET_OUT_OF_RANGE"):
@@ -58,7 +58,7 @@ class OffsetOutOfRange(CodedError, code=1, name="OFFSET_OUT_OF_RANGE"):
 
 
 class CorruptMessage(CodedError, code=2, name="CORRUPT_MESSAGE", retriable=True):
-    """A message fails its CRC, its sizes do not add up, or its compressed content is broken."""
+    """A message fails its CRC, its sizes are inconsistent, or its compressed content is broken."""
 
 
 class UnknownTopicOrPartition(
@@ -68,12 +68,12 @@ class UnknownTopicOrPartition(
 
 
 class LeaderNotAvailable(CodedError, code=5, name="LEADER_NOT_AVAILABLE", retriable=True):
-    """The partition cannot be served yet, or its topic is being made or changed; try again."""
+    """The partition cannot be served yet, or its topic is being created or changed; try again."""
 
 
 class NotLeader(CodedError, code=6, name="NOT_LEADER_OR_FOLLOWER", retriable=True):
-    """Another broker leads the partition now; nothing was done, or it is not known of messages that
-    waited for followers whether they stay."""
+    """Another broker leads the partition now. Nothing was done, or messages were appended that may
+    be lost because they waited for followers."""
 
 
 class RequestTimedOut(CodedError, code=7, name="REQUEST_TIMED_OUT", retriable=True):
@@ -81,29 +81,29 @@ class RequestTimedOut(CodedError, code=7, name="REQUEST_TIMED_OUT", retriable=Tr
 
 
 class ReplicaNotAvailable(CodedError, code=9, name="REPLICA_NOT_AVAILABLE", retriable=True):
-    """This copy of the partition cannot answer now; the leader can."""
+    """This replica of the partition cannot answer now; the leader can."""
 
 
 class MessageTooLarge(CodedError, code=10, name="MESSAGE_TOO_LARGE"):
-    """A message, or what it decompresses to, is above the limit."""
+    """A message, or its decompressed size, is above the limit."""
 
 
 class OffsetMetadataTooLarge(CodedError, code=12, name="OFFSET_METADATA_TOO_LARGE"):
-    """The text stored beside a position is above the limit."""
+    """The text stored with a position is above the limit."""
 
 
 class CoordinatorLoading(CodedError, code=14, name="COORDINATOR_LOAD_IN_PROGRESS", retriable=True):
-    """The broker has just begun to look after the group, and still reads its positions."""
+    """The broker has just become coordinator of the group, and still reads its positions."""
 
 
 class CoordinatorNotAvailable(
     CodedError, code=15, name="COORDINATOR_NOT_AVAILABLE", retriable=True
 ):
-    """No broker looks after the group yet, or too few are in sync to store positions."""
+    """The group has no coordinator yet, or too few replicas are in sync to store positions."""
 
 
 class NotCoordinator(CodedError, code=16, name="NOT_COORDINATOR", retriable=True):
-    """This broker does not look after the group: another one leads, or it stops; ask who does."""
+    """This broker is not the coordinator of the group, or it stops; find the coordinator again."""
 
 
 class InvalidTopic(CodedError, code=17, name="INVALID_TOPIC_EXCEPTION"):
@@ -115,25 +115,26 @@ class RecordListTooLarge(CodedError, code=18, name="RECORD_LIST_TOO_LARGE"):
 
 
 class NotEnoughReplicas(CodedError, code=19, name="NOT_ENOUGH_REPLICAS", retriable=True):
-    """Fewer brokers are in sync than `min.insync.replicas` asks for; nothing was appended."""
+    """Fewer replicas are in sync than `min.insync.replicas` requires; nothing was appended."""
 
 
 class NotEnoughReplicasAfterAppend(
     CodedError, code=20, name="NOT_ENOUGH_REPLICAS_AFTER_APPEND", retriable=True
 ):
-    """It was appended, and then fewer brokers were in sync than `min.insync.replicas` asks for."""
+    """The messages were appended, but then fewer replicas were in sync than `min.insync.replicas`
+    requires."""
 
 
 class InvalidRequiredAcks(CodedError, code=21, name="INVALID_REQUIRED_ACKS"):
-    """`acks` is none of -1, 0 and 1."""
+    """`acks` is not -1, 0 or 1."""
 
 
 class IllegalGeneration(CodedError, code=22, name="ILLEGAL_GENERATION"):
-    """The generation is not the group's present one."""
+    """The generation is not the present generation of the group."""
 
 
 class InconsistentGroupProtocol(CodedError, code=23, name="INCONSISTENT_GROUP_PROTOCOL"):
-    """The member's protocol type, or every protocol it offers, is not the group's."""
+    """The member's protocol type differs from the group's, or they have no protocol in common."""
 
 
 class InvalidGroupId(CodedError, code=24, name="INVALID_GROUP_ID"):
@@ -141,31 +142,31 @@ class InvalidGroupId(CodedError, code=24, name="INVALID_GROUP_ID"):
 
 
 class UnknownMemberId(CodedError, code=25, name="UNKNOWN_MEMBER_ID"):
-    """The group has no such member: it joins again, without a member id."""
+    """The group has no such member; the client joins again, without a member id."""
 
 
 class InvalidSessionTimeout(CodedError, code=26, name="INVALID_SESSION_TIMEOUT"):
-    """The session timeout is not within what the broker allows."""
+    """The session timeout is outside the range that the broker allows."""
 
 
 class RebalanceInProgress(CodedError, code=27, name="REBALANCE_IN_PROGRESS"):
-    """The group shares out its work anew: members have to join again."""
+    """The group rebalances; members have to join again."""
 
 
 class InvalidCommitOffsetSize(CodedError, code=28, name="INVALID_COMMIT_OFFSET_SIZE"):
-    """The broker stores as many positions as the operator lets it, or they take as much memory."""
+    """The number of stored positions, or their memory, is at the operator's limit."""
 
 
 class TopicAuthorizationFailed(CodedError, code=29, name="TOPIC_AUTHORIZATION_FAILED"):
-    """The user may not do that to the topic, whether it exists or not (`horolog acl`)."""
+    """The user has no right to do that to the topic, whether or not it exists (`horolog acl`)."""
 
 
 class GroupAuthorizationFailed(CodedError, code=30, name="GROUP_AUTHORIZATION_FAILED"):
-    """The user may not do that to the group, whether it exists or not (`horolog acl`)."""
+    """The user has no right to do that to the group, whether or not it exists (`horolog acl`)."""
 
 
 class ClusterAuthorizationFailed(CodedError, code=31, name="CLUSTER_AUTHORIZATION_FAILED"):
-    """The user may not do that to the broker as a whole (`horolog acl`)."""
+    """The user has no right to do that to the broker as a whole (`horolog acl`)."""
 
 
 class InvalidTimestamp(CodedError, code=32, name="INVALID_TIMESTAMP"):
@@ -173,7 +174,7 @@ class InvalidTimestamp(CodedError, code=32, name="INVALID_TIMESTAMP"):
 
 
 class UnsupportedSaslMechanism(CodedError, code=33, name="UNSUPPORTED_SASL_MECHANISM"):
-    """The broker does not offer this way to log in on this port."""
+    """The broker does not offer this login mechanism on this port."""
 
 
 class IllegalSaslState(CodedError, code=34, name="ILLEGAL_SASL_STATE"):
@@ -181,7 +182,8 @@ class IllegalSaslState(CodedError, code=34, name="ILLEGAL_SASL_STATE"):
 
 
 class UnsupportedVersion(CodedError, code=35, name="UNSUPPORTED_VERSION"):
-    """The request or its version is unknown, or it asks for transactions: there are none."""
+    """The request or its version is unknown, or it needs transactions, which Horolog does not
+    have."""
 
 
 class TopicAlreadyExists(CodedError, code=36, name="TOPIC_ALREADY_EXISTS"):
@@ -193,11 +195,12 @@ class InvalidPartitions(CodedError, code=37, name="INVALID_PARTITIONS"):
 
 
 class InvalidReplicationFactor(CodedError, code=38, name="INVALID_REPLICATION_FACTOR"):
-    """The replication factor is not 1 (or -1, the default): each broker has all topics."""
+    """The replication factor is not 1, or -1 for the default; each broker has all topics."""
 
 
 class InvalidReplicaAssignment(CodedError, code=39, name="INVALID_REPLICA_ASSIGNMENT"):
-    """Partitions are assigned to others than the broker that is asked, or do not run from 0 on."""
+    """Partitions are assigned to another broker than this one, or their numbers do not run from 0
+    on."""
 
 
 class InvalidConfig(CodedError, code=40, name="INVALID_CONFIG"):
@@ -209,43 +212,43 @@ class NotController(CodedError, code=41, name="NOT_CONTROLLER", retriable=True):
 
 
 class InvalidRequest(CodedError, code=42, name="INVALID_REQUEST"):
-    """The request is well-formed bytes but makes no sense."""
+    """The request is well-formed, but not valid."""
 
 
 class UnsupportedForMessageFormat(CodedError, code=43, name="UNSUPPORTED_FOR_MESSAGE_FORMAT"):
-    """The stored or sent message format cannot serve this request."""
+    """The message format, stored or sent, does not allow this request."""
 
 
 class PolicyViolation(CodedError, code=44, name="POLICY_VIOLATION"):
-    """The request is above a limit of the operator, or what the cluster does not allow now."""
+    """The request is above a limit of the operator, or the cluster does not allow it now."""
 
 
 class OutOfOrderSequenceNumber(CodedError, code=45, name="OUT_OF_ORDER_SEQUENCE_NUMBER"):
-    """A producer's batch does not go on from the one before it."""
+    """The sequence number of a producer's batch does not follow that of the batch before."""
 
 
 class DuplicateSequenceNumber(CodedError, code=46, name="DUPLICATE_SEQUENCE_NUMBER"):
-    """A producer's batch is in the log already; its offset is not remembered any more."""
+    """A producer's batch is in the log already, but its offset is no longer known."""
 
 
 class InvalidProducerEpoch(CodedError, code=47, name="INVALID_PRODUCER_EPOCH"):
-    """Another producer has taken over the producer id, with a later epoch."""
+    """Another producer uses the producer id now, with a later epoch."""
 
 
 class SecurityDisabled(CodedError, code=54, name="SECURITY_DISABLED"):
-    """Access rules are neither shown nor changed, because authorization is off."""
+    """Access rules can neither be listed nor changed, because authorization is off."""
 
 
 class StorageError(CodedError, code=56, name="KAFKA_STORAGE_ERROR", retriable=True):
-    """The disk failed, or the stored bytes asked for are damaged."""
+    """The disk failed, or the requested bytes are damaged."""
 
 
 class SaslAuthenticationFailed(CodedError, code=58, name="SASL_AUTHENTICATION_FAILED"):
-    """The user, the password or the token is not taken, or the user has too many connections."""
+    """The user, the password or the token is not accepted, or the user has too many connections."""
 
 
 class UnknownProducerId(CodedError, code=59, name="UNKNOWN_PRODUCER_ID"):
-    """The broker has forgotten the producer, with the messages that it sent."""
+    """The broker has no state of the producer any more, because its messages were deleted."""
 
 
 class NonEmptyGroup(CodedError, code=68, name="NON_EMPTY_GROUP"):
@@ -253,15 +256,15 @@ class NonEmptyGroup(CodedError, code=68, name="NON_EMPTY_GROUP"):
 
 
 class GroupIdNotFound(CodedError, code=69, name="GROUP_ID_NOT_FOUND"):
-    """There is no such group."""
+    """The group does not exist."""
 
 
 class UnknownFetchSession(CodedError, code=70, name="FETCH_SESSION_ID_NOT_FOUND", retriable=True):
-    """There are no sessions of fetches; without one, every fetch names all that it asks for."""
+    """The broker has no fetch sessions; every fetch has to name all its partitions."""
 
 
 class FencedLeaderEpoch(CodedError, code=74, name="FENCED_LEADER_EPOCH", retriable=True):
-    """The leader has changed since the client asked who it is."""
+    """The leader has changed since the client read the metadata."""
 
 
 class UnknownLeaderEpoch(CodedError, code=75, name="UNKNOWN_LEADER_EPOCH", retriable=True):
@@ -273,11 +276,11 @@ class OffsetNotAvailable(CodedError, code=78, name="OFFSET_NOT_AVAILABLE", retri
 
 
 class MemberIdRequired(CodedError, code=79, name="MEMBER_ID_REQUIRED"):
-    """The client joins again with the member id in the answer."""
+    """The client has to join again, with the member id in the answer."""
 
 
 class GroupMaxSizeReached(CodedError, code=81, name="GROUP_MAX_SIZE_REACHED"):
-    """The group has as many members as the operator allows."""
+    """The group has reached the operator's limit of members."""
 
 
 class FencedInstanceId(CodedError, code=82, name="FENCED_INSTANCE_ID"):
@@ -289,7 +292,7 @@ class GroupSubscribedToTopic(CodedError, code=86, name="GROUP_SUBSCRIBED_TO_TOPI
 
 
 class InvalidRecord(CodedError, code=87, name="INVALID_RECORD"):
-    """A message is well-formed but not allowed on this topic."""
+    """A message is well-formed, but not allowed on this topic."""
 
 
 class ThrottlingQuotaExceeded(
@@ -299,23 +302,24 @@ class ThrottlingQuotaExceeded(
 
 
 class ResourceNotFound(CodedError, code=91, name="RESOURCE_NOT_FOUND"):
-    """There is no such user, or it has no password for this mechanism."""
+    """The user does not exist, or has no password for this mechanism."""
 
 
 class DuplicateResource(CodedError, code=92, name="DUPLICATE_RESOURCE"):
-    """The request names a user twice, in a change with the same mechanism."""
+    """The request names a user twice with the same mechanism."""
 
 
 class UnacceptableCredential(CodedError, code=93, name="UNACCEPTABLE_CREDENTIAL"):
-    """The credential's iterations, name, salt or size are not allowed, or no more users are."""
+    """The iterations, name, salt or size of the credential are not allowed, or the limit of users
+    is reached."""
 
 
 class InconsistentClusterId(CodedError, code=104, name="INCONSISTENT_CLUSTER_ID"):
-    """The data of the broker is that of another cluster."""
+    """The broker's data belongs to another cluster."""
 
 
 class MismatchedEndpointType(CodedError, code=114, name="MISMATCHED_ENDPOINT_TYPE"):
-    """The request asks for controllers, and this is a broker."""
+    """The request is for controllers; this is a broker."""
 
 
 def error_from_code(code: int, message: str | None = None) -> CodedError:

@@ -34,7 +34,7 @@ a declared length alone costs nothing. The factor is large because every step co
 
 ONE_READ_BYTES: Final = 4 * 1024 * 1024
 """Bytes of a large frame that are received, or copied when its buffer grows, in one turn of the
-event loop: some 5 ms. Once so many have arrived, the buffer gets the frame's full length; the
+event loop: some 5 ms. When these have arrived, the buffer gets the frame's full length; the
 system allocates the rest as it is filled."""
 
 MAX_DEPTH: Final = 16
@@ -42,7 +42,7 @@ MAX_DEPTH: Final = 16
 
 MAX_REQUEST_VALUES: Final = 100_000
 """Values (keys, numbers, strings, containers) in one request. One byte of msgpack can take 70 bytes
-as an object; so many values are decoded in some 10 ms. A list-offsets request reaches the limit
+as an object; decoding this many takes some 10 ms. A list-offsets request reaches the limit
 with 33,000 partitions in Kafka's encoding and with 14,000 in the native one."""
 
 MAX_REPLICATE_VALUES: Final = 1_000_000
@@ -50,7 +50,7 @@ MAX_REPLICATE_VALUES: Final = 1_000_000
 
 MAX_SMALL_REQUEST_VALUES: Final = 64
 """Values in a request that is handled in one batch with others of its kind; some hundreds of these
-are handled without checking the time. A produce request for 12 partitions has so many in Kafka's
+are handled without checking the time. A produce request for 12 partitions has this many in Kafka's
 encoding."""
 
 LARGE_REQUEST_BYTES: Final = 256 * 1024

@@ -23,11 +23,12 @@ SEPARATOR: Final = ".."
 BY_APPEND_SUFFIX: Final = "append"
 
 MAX_NAME: Final = 249
-"""Characters of a topic's name, in Kafka too."""
+"""Largest number of characters of a topic's name, as in Kafka."""
 
 EPOCH_MS_MINIMUM: Final = 10**11
 EPOCH_MS_MAXIMUM: Final = 10**14
-"""As everywhere where a person gives a time: other numbers look like seconds or microseconds."""
+"""The bounds of all times that people write as numbers: others look like seconds or
+microseconds."""
 
 _LATEST_MS: Final = 253_402_300_799_999
 """The last millisecond of the year 9999, the last time that the basic form can write."""
@@ -47,24 +48,24 @@ _BASE: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 @value_class
 class WindowName:
-    """What the name of a window topic says."""
+    """The window that the name of a window topic denotes."""
 
     base: str
-    """The topic whose messages these are."""
+    """The topic whose messages are in the window."""
     from_ms: int
     until_ms: int | None
-    """`None`: the window is open, messages that are still to come are in it too."""
+    """`None`: the window is open, and later messages belong to it too."""
     by_append: bool = False
-    """Whether it goes by append times in place of the messages' own."""
+    """Whether the window is in append times, instead of message times."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether no time is in it. There is no such topic."""
+        """Whether the window cannot contain any time. Then there is no such topic."""
         return self.until_ms is not None and self.until_ms <= self.from_ms
 
 
 def parse_window_name(name: str) -> WindowName | None:
-    """The window that a topic's name means; `None` for the name of an ordinary topic."""
+    """Return the window that a topic's name denotes; `None` for the name of an ordinary topic."""
     if SEPARATOR not in name or len(name) > MAX_NAME:
         return None
     rest, _, last = name.rpartition(SEPARATOR)
@@ -86,9 +87,9 @@ def parse_window_name(name: str) -> WindowName | None:
 
 
 def window_name(window: WindowName) -> str:
-    """The name of a window, which `parse_window_name` reads as this window.
+    """Return the name of a window, which `parse_window_name` reads as this window.
 
-    Raises `ValueError` for one that no name can say: with times before 1970 or after the year 9999,
+    Raises `ValueError` for a window without a name: with times before 1970 or after the year 9999,
     or with a base that leaves too few of the 249 characters.
     """
     times = [window.from_ms] if window.until_ms is None else [window.from_ms, window.until_ms]
@@ -145,8 +146,8 @@ def _basic(time_ms: int) -> str:
 
 
 def find_window(topics: Container[str], name: str) -> WindowName | None:
-    """The window that a name means; `None` for a topic's own name, and where the window has no
-    base, or no time is in it."""
+    """Return the window that a name denotes. `None` for the name of a topic, for a window of a
+    topic that does not exist, and for an empty window."""
     if SEPARATOR not in name or name in topics:
         return None
     window = parse_window_name(name)
@@ -156,6 +157,6 @@ def find_window(topics: Container[str], name: str) -> WindowName | None:
 
 
 def base_of(topics: Container[str], name: str) -> str:
-    """The topic whose messages a topic's are: of a window its base."""
+    """Return the topic that has the messages of a topic: for a window its base."""
     window = find_window(topics, name)
     return name if window is None else window.base

@@ -24,7 +24,7 @@ class ReplicaExtent(NamedTuple):
     anew."""
 
 
-class Kept(NamedTuple):
+class KeptMember(NamedTuple):
     """A member that left the ISR, and whose logs may still be needed."""
 
     member: Member
@@ -45,7 +45,7 @@ class ClusterState(NamedTuple):
     epoch: int
     leader: Incarnation | None
     isr: frozenset[Member]
-    kept: frozenset[Kept] = frozenset()
+    kept: frozenset[KeptMember] = frozenset()
     """Members that left the ISR since a leader was last in service: in doubt, without a lease at an
     election, or too far behind. Each keeps its logs unchanged until a leader in service releases
     it. If all of the ISR turn out to be in doubt, the extents of these members count too."""
@@ -59,7 +59,7 @@ class ClusterState(NamedTuple):
     def without(self, members: frozenset[Member], revision: int) -> "ClusterState":
         """Return this state, read at `revision`, with `members` moved from the ISR to the kept
         members."""
-        kept = {Kept(member, revision) for member in members}
+        kept = {KeptMember(member, revision) for member in members}
         return self._replace(isr=self.isr - members, kept=self.kept | kept)
 
     def removed(self, broker_id: int) -> "ClusterState":
@@ -181,7 +181,7 @@ def left_in_doubt(view: ClusterView, broker_id: int) -> ClusterState:
 
 
 def last_counted(
-    kept: Collection[Kept], members: Mapping[int, MemberInfo]
+    kept: Collection[KeptMember], members: Mapping[int, MemberInfo]
 ) -> dict[Member, ReplicaExtent] | None:
     """Return the extents of the members of the last ISR that a leader counted; `None` if not all
     kept members have reported.

@@ -1,16 +1,16 @@
-"""What leader and followers say to each other. Everything belongs to one connection and one epoch.
+"""The messages between leader and followers. Each belongs to one connection and one epoch.
 
-A follower opens a connection, says hello, is welcomed, and from then on fetches (which is answered,
-perhaps late) and confirms (which is not answered). The first fetch names every partition, later
-ones those whose position changed. One is under way at a time; while much is to be copied the next
-one is sent before an answer is appended (`ahead`), so that there is one answer more on its way: the
-leader goes on behind what it has sent. After any other fetch it goes on where the follower says
-that it is.
+A follower opens a connection and sends a hello; the leader answers with a welcome. From then on the
+follower sends fetches, which are answered, perhaps late, and confirms, which are not answered. The
+first fetch names every partition, later ones the partitions whose position changed. Usually one
+fetch is in flight. While there is much to copy, the follower sends the next fetch before it has
+appended the last answer (`ahead`), so that another answer is on its way; the leader then continues
+behind the messages that it has sent. After any other fetch it continues at the follower's position.
 
-A hello itself confirms nothing: it may have been sent by a process that is no more, whereas a
-follower that answers a welcome is alive and has what it says.
+A hello itself confirms nothing, because its process may have ended since. A follower that answers a
+welcome is alive, and has the messages that it reports.
 
-The messages are the structs of the protocol. What is the driver's stays at its default here: the
+The messages are the structs of the protocol. Fields of the driver keep their defaults here: the
 number of the connection, addresses, ids of topics.
 """
 
@@ -32,18 +32,18 @@ FromLeader = ReplicateResponse
 
 
 def partition_of(one: ReplicaPosition | ReplicatedPart | DamagedPartition) -> Partition:
-    """The partition that a part of a message is about."""
+    """Return the partition that a part of a message concerns."""
     return one.topic, one.partition
 
 
 def member_of(hello: ReplicateRequest) -> Member:
-    """The member that says hello."""
+    """Return the member that sent a hello."""
     return Member(hello.broker_id, hello.nonce)
 
 
 def hello_of(member: Member, epoch: int, highest_epoch: int, owners: Owners) -> ReplicateRequest:
-    """The first message of a follower. `epoch` is of the leader that it means to follow;
-    `NO_EPOCH` where a person said whom to follow."""
+    """Return the first message of a follower. `epoch` is that of the leader to follow, or
+    `NO_EPOCH` if an operator named the leader."""
     return ReplicateRequest(
         says=Says.HELLO,
         connection=0,
@@ -56,6 +56,6 @@ def hello_of(member: Member, epoch: int, highest_epoch: int, owners: Owners) -> 
 
 
 def refusal(highest_epoch: int, broker_id: int) -> ReplicateResponse:
-    """The answer of a broker that does not lead in the epoch of the request. Who asked is deposed
-    if it led in an older one than `highest_epoch`."""
+    """Return the answer of a broker that does not lead in the epoch of the request. A client that
+    led in an epoch below `highest_epoch` is deposed."""
     return ReplicateResponse(answers=Answers.REFUSAL, epoch=highest_epoch, broker_id=broker_id)

@@ -37,7 +37,7 @@ class Conversions:
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
-        """Wait for a place. The messages to convert are to be read only after that."""
+        """Wait for a place. Read the messages to convert only after that."""
         async with self._places:
             self.under_way += 1
             try:

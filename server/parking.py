@@ -142,7 +142,8 @@ class ParkingLot:
         """Whether a high watermark that moved can end a wait."""
         self._advanced: dict[Awaited, None] = {}
         self._unseen: deque[tuple[Awaited, list[_Parked]]] = deque()
-        """Requests that are still to be checked, with what has advanced."""
+        """Lists of requests that are still to be checked, each with the partition or event that
+        advanced."""
 
     def __len__(self) -> int:
         return self._requests

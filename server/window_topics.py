@@ -1,7 +1,7 @@
-"""Window topics: topics that are not stored, because their names say a window of another one.
+"""Window topics: topics that are not stored, because their name denotes a window of another topic.
 
-Only handlers that read ask for the window that a name means. For all others such a topic does not
-exist, and cannot be made.
+Handlers that read look up the window of a name. For all other handlers such a topic does not exist,
+and cannot be created.
 """
 
 from collections.abc import Callable, Container, Mapping
@@ -22,12 +22,12 @@ def guarded_name(exists: Callable[[str], bool], name: str) -> str:
 
 
 def is_reserved(topics: Container[str], name: str) -> bool:
-    """Whether a name has the form of a window's name, so that no topic is created with it."""
+    """Whether a name has the form of a window's name. No topic can be created with such a name."""
     return SEPARATOR in name and name not in topics and parse_window_name(name) is not None
 
 
 def log_window(window: WindowName) -> LogWindow:
-    """The window as a log is asked for it."""
+    """Return the window in the form in which a log is searched for it."""
     until_ms = -1 if window.until_ms is None else window.until_ms
     return LogWindow(ReadWindow.between(window.from_ms, until_ms), window.by_append)
 
@@ -57,8 +57,8 @@ def creation_error(topics: Container[str], name: str) -> CodedError | None:
 
 
 def check_on_demand(topics: Container[str], name: str) -> None:
-    """As `check_creation`, for a topic that is created because a client produces to it, or asks for
-    its metadata."""
+    """Like `check_creation`, for a topic that would be created because a client produces to it or
+    requests its metadata."""
     if is_reserved(topics, name):
         check_not_window(topics, name)
         raise UnknownTopicOrPartition(f"{_reserved(name)}. It is never made")

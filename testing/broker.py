@@ -1,8 +1,8 @@
-"""A broker for tests: inside the running event loop, or in a thread and an event loop of its own,
-on free ports.
+"""A broker for tests: in the running event loop, or in a thread with its own event loop, on free
+ports.
 
-With a loop of its own, tests with and without a loop, and blocking clients, use it alike; none of
-them can keep it from answering, nor can it keep them from running.
+With its own loop it serves blocking clients and tests with or without a loop alike. They cannot
+keep it from answering, and it cannot keep them from running.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""A TCP proxy that harms the connections that go through it, at a byte that a test chooses, and a
-way to a server that can be cut, one way or both, for all connections or some of them.
+"""A TCP proxy that damages connections at a byte that a test chooses, and a way to a server that
+can be cut, in one direction or both, for all connections or some.
 
-The way to a server is for ends that are processes of their own: everything runs in a thread with a
-loop of its own, and a call returns once it holds. The proxy harms a connection at a byte that is
-chosen; a cut harms all connections at a moment that is chosen.
+The way to a server is for programs in their own processes. It runs in a thread with its own loop,
+and a call returns when it has taken effect. The proxy damages one connection at a chosen byte; a
+cut affects all connections at a chosen moment.
 """
 
 import asyncio
@@ -237,7 +237,7 @@ class _Link:
         sink.close()
 
 
-class Harm(enum.Enum):
+class InjectedFault(enum.Enum):
     """How a connection is broken."""
 
     RESET = "both ends get a reset"
@@ -253,7 +253,7 @@ class Plan:
     direction: Direction
     after_bytes: int
     """Bytes that pass in that direction before the connection is broken."""
-    harm: Harm
+    harm: InjectedFault
 
 
 class Proxy:
@@ -321,17 +321,17 @@ class ProxiedConnection:
                 self.passed[direction] += len(data)
             await self._harm(plan.harm, sink)
 
-    async def _harm(self, harm: Harm, sink: socket.socket) -> None:
+    async def _harm(self, harm: InjectedFault, sink: socket.socket) -> None:
         match harm:
-            case Harm.RESET:
+            case InjectedFault.RESET:
                 for end in self._sockets:
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
                 await self.close()
-            case Harm.CLOSE:
+            case InjectedFault.CLOSE:
                 await self.close()
-            case Harm.HALF_CLOSE:
+            case InjectedFault.HALF_CLOSE:
                 sink.shutdown(socket.SHUT_WR)
-            case Harm.STALL:
+            case InjectedFault.STALL:
                 pass
         self.harmed.set()
 

@@ -1,7 +1,7 @@
-"""`python -m horolog.bench.cluster [NAME...]`: a leader and its follower, measured.
+"""`python -m horolog.bench.cluster [NAME...]`: measures a leader and its follower.
 
-Prints a table and writes `build/bench-cluster.json`, in the shape of `build/bench.json`. Figures
-beside Apache Kafka need Java and Maven; where there are none they are left out, and that is said.
+Prints a table and writes `build/bench-cluster.json`, in the form of `build/bench.json`. Figures
+beside Apache Kafka need Java and Maven. Without them these figures are left out, with a message.
 """
 
 import json
@@ -41,7 +41,7 @@ RESULTS: Final = Path("build") / "bench-cluster.json"
 
 @dataclass(slots=True)
 class _Filling:
-    """Sends one batch again and again into a topic of its own."""
+    """Sends one batch repeatedly to a topic of its own."""
 
     side: Side
     topic: str
@@ -62,8 +62,8 @@ class _Filling:
 def beside_kafka(
     *, rounds: int = _ROUNDS, seconds: float = _SECONDS, turn_bytes: int = ONE_TURN_BYTES
 ) -> Iterator[Figure]:
-    """Messages a second, and the median of one message a request, in turns with Kafka, which has
-    two replicas of everything too. Raises `Unavailable` without Java and Maven."""
+    """Yield messages a second, and the median of requests with one message, in turns with a Kafka
+    of two replicas. Raises `Unavailable` without Java and Maven."""
     with ExitStack() as ends:
         folder = Path(ends.enter_context(TemporaryDirectory(prefix="horolog-bench-")))
         theirs = ends.enter_context(
@@ -121,7 +121,7 @@ def _one_at_a_time(
 
 
 def _theirs(theirs: ApacheKafka, ends: ExitStack, what: str) -> tuple[Side, str]:
-    """Kafka's broker that leads a new topic with two replicas, and the topic."""
+    """Create a topic with two replicas at Kafka; return the broker that leads it, and the topic."""
     first = theirs.brokers[0]
     assert first.process is not None
     maker = RawClient(first.address, kafka)
@@ -143,8 +143,8 @@ def _theirs(theirs: ApacheKafka, ends: ExitStack, what: str) -> tuple[Side, str]
 
 
 def _leader_of(client: RawClient, topic: str) -> int:
-    """Id of the broker that leads the only partition of a topic, once there is one that has all
-    replicas in sync."""
+    """Return the id of the broker that leads the only partition of a topic, when all replicas are
+    in sync."""
     ended = time.monotonic() + _LED_SECONDS
     while True:
         response = client.call(MetadataRequest(topics=[MetadataTopic(name=topic)]))
@@ -166,7 +166,7 @@ MEASUREMENTS: Final[dict[str, Callable[[], Iterator[Figure]]]] = {
     "idle": idle,
     "beside_kafka": beside_kafka,
 }
-"""What is measured, in this order."""
+"""The measurements by name, in the order in which they run."""
 
 
 def main(names: list[str]) -> int:

@@ -1,4 +1,5 @@
-"""How fast a new follower copies, beside a process that writes what it gets from a socket."""
+"""Measures how fast a new follower copies, beside a process that writes bytes from a socket to a
+file."""
 
 import os
 import random
@@ -31,7 +32,8 @@ _LOOK_SECONDS: Final = 0.001
 _COPY_SECONDS: Final = 300
 
 COMPRESSED_MESSAGES: Final = 1_000
-"""Messages of 100 bytes in a compressed set; half of each is random, so that it halves."""
+"""Messages of 100 bytes in a compressed set. Half of each is random, so that compression halves the
+set."""
 
 
 def _compressed(build: Callable[..., bytes | bytearray], codec: Codec) -> tuple[bytes, int]:
@@ -52,7 +54,7 @@ KINDS: Final[dict[str, Callable[[], tuple[bytes, int]]]] = {
     "copy_100B_gzip": lambda: _compressed(build_set, Codec.GZIP),
     "copy_100B_v2_lz4": lambda: _compressed(build_batch, Codec.LZ4),
 }
-"""What a log is of: a set, and how many messages it has."""
+"""The kinds of logs: name -> a set, and its number of messages."""
 
 
 def copying(
@@ -62,11 +64,11 @@ def copying(
     slices: int = _SLICES,
     slice_bytes: int = _SLICE_BYTES,
 ) -> Iterator[Figure]:
-    """Bytes a second of a new follower, and of files of the same sets that a process writes which
-    receives them from a socket.
+    """Yield bytes a second of a new follower, and of files of the same sets that a process writes
+    from a socket.
 
-    They grow in turns, slice by slice, so that both meet the same memory, disk and neighbours:
-    leader and follower stand still while the other process writes.
+    The two grow in turns, slice by slice, so that both use the same memory and disk. While the
+    process writes, leader and follower do nothing.
     """
     all_received: list[float] = []
     for name in kinds:
@@ -82,7 +84,8 @@ def copying(
 
 
 def _copy(data: bytes, count: int, times: int, slices: int) -> tuple[float, float]:
-    """Bytes a second of a follower that copies so many slices, and of a file through a socket."""
+    """Return bytes a second of a follower that copies `slices` slices, and of a file through a
+    socket."""
     with members() as brokers:
         leader = brokers.leader
         leader.client.call(create_topic("bench", retention_ms=-1))
@@ -103,8 +106,8 @@ def _copy(data: bytes, count: int, times: int, slices: int) -> tuple[float, floa
 def _follow(
     brokers: Members, size_bytes: int, slices: int, other: Callable[[], object]
 ) -> tuple[int, float, float]:
-    """Bytes that a new follower copied, the seconds that it took, and those of `other`, which is
-    done once for each slice of the log."""
+    """Return the bytes that a new follower copied, its seconds, and those of `other`, which runs
+    once for each slice of the log."""
     follower = brokers.follower()
     log = follower.server.data_dir / "bench-0"
     ended = time.perf_counter() + _COPY_SECONDS
@@ -148,7 +151,7 @@ def _size(server: ServerProcess) -> int:
 
 
 def _size_of(folder: Path) -> int:
-    """Bytes of the log files there."""
+    """Return the bytes of all log files in a folder."""
     total = 0
     with suppress(FileNotFoundError):
         for entry in os.scandir(folder):
@@ -158,7 +161,7 @@ def _size_of(folder: Path) -> int:
 
 
 def _remove(path: Path) -> None:
-    """Give the memory back before the next round."""
+    """Remove the files before the next round, to free their memory."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:

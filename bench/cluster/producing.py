@@ -1,5 +1,5 @@
-"""A leader and its followers, each in a process of its own: what a producer gets done there, beside
-a broker alone; what least processes keep of that; what they use while nothing happens."""
+"""Measures producers at a leader with followers, each in a process of its own: beside a single
+broker, and beside least processes. Also measures how much idle brokers use."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ _PARTITIONS: Final = 3_500
 _IDLE_SECONDS: Final = 20.0
 
 _SETTLED_SECONDS: Final = 5.0
-"""Indexes and checkpoints are written for a while after the last message."""
+"""For this long after the last message, indexes and checkpoints are still written."""
 _TIMES: Final = 64
 _IN_SYNC_SECONDS: Final = 600
 _LOOK_SECONDS: Final = 0.02
@@ -45,25 +45,27 @@ _ONES: Final = 50
 ALL: Final = -1
 
 WRITTEN: Final[dict[str, Any]] = {"acks_all_durability": "written"}
-"""Settings of a topic in which a message is safe once all in sync have it, on disk or not."""
+"""Settings of a topic in which a message is safe once all in-sync replicas have it, on disk or not.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class BenchMember:
-    """One of them, and a connection to it."""
+    """A cluster member, and a connection to it."""
 
     broker_id: int
     server: ServerProcess
     client: RawClient
 
     def status(self) -> DescribeReplicasResponse:
-        """Who leads, and how far the others are, as this one knows."""
+        """Return the leader and the progress of the replicas, as this member knows them."""
         response: DescribeReplicasResponse = self.client.call(DescribeReplicasRequest())
         return response
 
 
 class Members:
-    """Brokers of one cluster, whose first leads. They end with the block of `members`."""
+    """The brokers of one cluster. The first leads. They are stopped at the end of the block of
+    `members`."""
 
     def __init__(self, folder: Path, ends: ExitStack, count: int, settings: tuple[str, ...]):
         self._folder = folder
@@ -72,7 +74,7 @@ class Members:
         self.leader = self._start(1, "--create-cluster")
 
     def follower(self, broker_id: int = 2) -> BenchMember:
-        """Start a follower with an empty directory; it copies from now on."""
+        """Start a follower with an empty directory."""
         return self._start(broker_id, "--follow", self.leader.server.native)
 
     def _start(self, broker_id: int, *how: str) -> BenchMember:
@@ -84,7 +86,7 @@ class Members:
         return BenchMember(broker_id, server, client)
 
     def wait_in_sync(self, *broker_ids: int) -> None:
-        """Wait until these followers have everything; `RefusedRequest` after a time limit."""
+        """Wait until these followers are in sync. Raises `RefusedRequest` after a time limit."""
         ended = time.monotonic() + _IN_SYNC_SECONDS
         wanted = sorted({1, *broker_ids})
         while True:
@@ -101,14 +103,15 @@ class Members:
 
 @contextmanager
 def members(*settings: str, count: int = 2) -> Iterator[Members]:
-    """A leader on an empty directory, of a cluster of so many; it has no follower yet."""
+    """Start the leader of a cluster of `count` members, with an empty directory and no follower
+    yet."""
     with data_folder() as folder, ExitStack() as ends:
         folder.mkdir()
         yield Members(folder, ends, count, settings)
 
 
 class ClusterFilling:
-    """Sends one set again and again into a topic of its own."""
+    """Sends one set repeatedly to a topic of its own."""
 
     def __init__(self, client: RawClient, topic: str, set_bytes: int, acks: int) -> None:
         self._client = client
@@ -119,7 +122,7 @@ class ClusterFilling:
         client.call(create_topic(topic, **RETENTION_LIMIT, **WRITTEN))
 
     def send(self, times: int = 64) -> int:
-        """Send the set so many times, wait for the answers; how many messages that are."""
+        """Send the set `times` times, and wait for the answers; return the number of messages."""
         self._client.pipeline(self._request, 1, times, IN_FLIGHT)
         self._sent += times * self._count
         return times * self._count
@@ -140,8 +143,9 @@ def producing(
     seconds: float = _SECONDS,
     ones: int = _ONES,
 ) -> Iterator[Figure]:
-    """Messages a second with sets of 64 KiB into topics at their retention limit, and the median of
-    one message a request, one at a time; in turns with a broker that has no follower."""
+    """Yield messages a second with sets of 64 KiB into topics at their retention limit, and the
+    median of requests with one message, one at a time. Both in turns with a broker without
+    followers."""
     with ExitStack() as ends:
         brokers = ends.enter_context(members("--set", "acks.all.durability=written"))
         brokers.follower()
@@ -182,7 +186,7 @@ def _one_at_a_time(clients: dict[str, RawClient], rounds: int, each: int) -> Ite
 def least(
     *, turn_bytes: int = ONE_TURN_BYTES, rounds: int = _ROUNDS, seconds: float = _SECONDS
 ) -> Iterator[Figure]:
-    """As `produce_acks_all`, of processes that do nothing else."""
+    """Yield the figures of `produce_acks_all` for least processes."""
     data, count = sets(100, SET_BYTES)
     request = encoded(produce("bench", data, acks=ALL))
     with (
@@ -213,7 +217,8 @@ def idle(
     seconds: float = _IDLE_SECONDS,
     settled: float = _SETTLED_SECONDS,
 ) -> Iterator[Figure]:
-    """Shares of one core, of a topic that has a message in each partition."""
+    """Yield the processor time of idle brokers, as a share of one core. The topic has a message in
+    each partition."""
     with members() as brokers:
         leader = brokers.leader
         leader.client.call(create_topic("bench", partitions))

@@ -1,1 +1,1 @@
-"""How long one request holds the event loop at a time."""
+"""Measures how long one request holds the event loop at a time."""

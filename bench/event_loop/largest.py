@@ -1,4 +1,5 @@
-"""The largest requests of each kind: as many things as the limits of the protocol let one name."""
+"""The largest requests of each kind: each names as many things as the limits of the protocol
+allow."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -42,31 +43,31 @@ GROUP: Final = "bench"
 WIDE: Final = "wide"
 """A topic with many partitions."""
 NARROW: Final = "narrow-{}"
-"""Topics with one."""
+"""Topics with one partition each."""
 PRINCIPAL: Final = "User:u{}"
 
 _HEAD_VALUES: Final = 6
-"""In front of the body of a request."""
+"""Number of values in front of the body of a request."""
 
 Namer = Callable[[int], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large requests are to be, and what is at the broker that they ask about."""
+    """The size of the requests, and of the broker's state that they concern."""
 
     values: int
-    """In one request."""
+    """Number of values in one request."""
     frame_bytes: int
     partitions: int
-    """Of the topic `WIDE`."""
+    """Number of partitions of the topic `WIDE`."""
     topics: int
-    """Of the topics `NARROW`."""
+    """Number of the topics `NARROW`."""
     rules: int
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LargestRequest:
     """One request."""
 
     name: str
@@ -74,40 +75,40 @@ class Asked:
     version: int
     body: Any
     cut_bytes: int = 0
-    """So many bytes are missing at its end."""
+    """Number of bytes to cut off at the end of the request."""
 
     def frame(self, encoding: Encoding) -> bytes:
-        """Its bytes, with their length in front."""
+        """Return the request as bytes, with the length in front."""
         whole = encoding.encode_request(self.api, self.version, 1, "bench", self.body)
         size = len(whole) - 4 - self.cut_bytes
         return size.to_bytes(4, "big") + whole[4 : 4 + size]
 
 
-def largest(encoding: Encoding, size: Size) -> Iterator[Asked]:
-    """The requests of every kind that an encoding has."""
+def largest(encoding: Encoding, size: Size) -> Iterator[LargestRequest]:
+    """Yield the largest requests of every kind in an encoding."""
     for api in APIS.values():
         versions = api.versions(native=encoding.NATIVE)
         if versions:
             yield from _largest_of(api, versions[-1], encoding, size)
 
 
-def _largest_of(api: Api, version: int, encoding: Encoding, size: Size) -> Iterator[Asked]:
+def _largest_of(api: Api, version: int, encoding: Encoding, size: Size) -> Iterator[LargestRequest]:
     for name, shape in _SHAPES.items():
         body = shape(api, version, encoding, size)
         if body is None:
             continue
-        yield Asked(name, api, version, body)
+        yield LargestRequest(name, api, version, body)
         if name == "many things":
-            yield Asked("many things, cut off", api, version, body, cut_bytes=1)
+            yield LargestRequest("many things, cut off", api, version, body, cut_bytes=1)
     for name, special in _SPECIAL.get(api.key, {}).items():
-        yield Asked(name, api, version, special(size))
+        yield LargestRequest(name, api, version, special(size))
 
 
 # Shapes that any request may have.
 
 
 def _least(api: Api, version: int, encoding: Encoding, size: Size) -> Any:
-    """Everything once."""
+    """Return a request with each field set and nothing repeated, for kinds without an array."""
     if _first_array(api.request, version, encoding) is not None:
         return None
     return _filled(api.request, version, encoding, {}, str)
@@ -116,7 +117,7 @@ def _least(api: Api, version: int, encoding: Encoding, size: Size) -> Any:
 def _many(
     namer: Namer, api: Api, version: int, encoding: Encoding, size: Size, more: int = 0
 ) -> Any:
-    """Many items in the first array, each with one item in its own arrays."""
+    """Return a request with many items in the first array, each with one item in its own arrays."""
     array = _first_array(api.request, version, encoding)
     if array is None:
         return None
@@ -126,7 +127,8 @@ def _many(
 
 
 def _deep(api: Api, version: int, encoding: Encoding, size: Size) -> Any:
-    """One item in the first array, with many in its own."""
+    """Return a request with one item in the first array, and many items in the array of that
+    item."""
     array = _first_array(api.request, version, encoding)
     if array is None or not isinstance(array[1].of, type):
         return None
@@ -143,7 +145,7 @@ def _wide(_: int) -> str:
 
 
 def _room(name: str, api: Api, version: int, encoding: Encoding, namer: Namer, size: Size) -> int:
-    """How many items the arrays of this name may have."""
+    """Return how many items the arrays of this name may have."""
     one, two = (
         _count(_filled(api.request, version, encoding, {name: count}, namer), version, encoding)
         for count in (1, 2)
@@ -152,7 +154,8 @@ def _room(name: str, api: Api, version: int, encoding: Encoding, namer: Namer, s
 
 
 def _long(api: Api, version: int, encoding: Encoding, size: Size) -> Any:
-    """Texts and bytes as long as they may be, as many as a frame has room for."""
+    """Return a request with texts and bytes of the largest allowed length, as many as fit in a
+    frame."""
     array = _first_array(api.request, version, encoding)
     if array is None:
         return None
@@ -207,7 +210,8 @@ def _filled(
     number: int = 0,
     data_bytes: int = 1,
 ) -> Any:
-    """A value of a type: arrays have one item, or as many as `counts` says by their names."""
+    """Return a value of a type. Its arrays have one item, or the number in `counts` under their
+    name."""
     again = partial(
         _filled,
         version=version,
@@ -282,7 +286,7 @@ _TEXTS: Final[Mapping[str, Namer]] = {
 
 
 def _count(value: Any, version: int, encoding: Encoding) -> int:
-    """How many values a message has, as its decoder counts them."""
+    """Return the number of values in a message, as its decoder counts them."""
     if isinstance(value, list):
         items = sum(_count(item, version, encoding) for item in value)
         return items + 1 if encoding.NATIVE else items
@@ -330,7 +334,7 @@ def _fetched(size: Size, wait_ms: int) -> Any:
 
 
 def _of(api: Api, **changes: Any) -> Callable[[Size], Any]:
-    """A request with everything once, and these values."""
+    """Return a request with every field set, and with these values."""
 
     def make(size: Size) -> Any:
         body = _filled(api.request, api.last_version(native=True), _NATIVE, {}, _wide)

@@ -1,4 +1,4 @@
-"""The longest turn of the event loop that each kind of request brings about."""
+"""Measures the longest turn of the event loop for each kind of request."""
 
 import socket
 from collections.abc import Iterable, Iterator
@@ -30,11 +30,11 @@ from ...testing.requests import create_topic, message_set, produce_to
 from ..brokers import MIB, data_folder
 from ..figure import BoundedFigure
 from ..raw_client import RawClient
-from .largest import GROUP, NARROW, PRINCIPAL, WIDE, Asked, Size, largest
+from .largest import GROUP, NARROW, PRINCIPAL, WIDE, LargestRequest, Size, largest
 from .watched_broker import Turn, WatchedBroker, watched_broker
 
 LIMIT_SECONDS: Final = 0.05 if FORM == "compiled" else 0.15
-"""For which one request may hold the loop at a time."""
+"""The longest allowed turn."""
 
 LARGEST: Final = Size(
     values=MAX_REQUEST_VALUES,
@@ -45,15 +45,16 @@ LARGEST: Final = Size(
 )
 
 _ROUNDS: Final = 2
-"""Of which the better counts: what is loaded with the first request of a kind is no turn of it."""
+"""Number of rounds, of which the better counts: the first request of a kind may load modules."""
 _ANSWER_SECONDS: Final = 600
 _RECEIVED_BYTES: Final = MIB
 _PLACES: Final = (("", ()), (" of a principal without rights", ("authorization=on",)))
-"""What is said of requests, and the options of their broker."""
+"""(text behind the name of a request, options of the broker)"""
 
 
 def longest_turn(size: Size = LARGEST, *, rounds: int = _ROUNDS) -> Iterator[BoundedFigure]:
-    """For each encoding and kind of request the longest of all its largest requests."""
+    """Yield, for each encoding and kind of request, the longest turn of all its largest
+    requests."""
     with data_folder() as data:
         data.mkdir()
         _add_rules(data, size)
@@ -88,7 +89,7 @@ def _turns_of(
     yield worst.pop(name)
 
 
-def _figure(encoding: Encoding, asked: Asked, turn: Turn) -> BoundedFigure:
+def _figure(encoding: Encoding, asked: LargestRequest, turn: Turn) -> BoundedFigure:
     spoken = "native" if encoding.NATIVE else "kafka"
     return BoundedFigure(
         name=f"longest_turn.{spoken}.{asked.api.name}",
@@ -99,7 +100,7 @@ def _figure(encoding: Encoding, asked: Asked, turn: Turn) -> BoundedFigure:
     )
 
 
-def _turn_of(broker: WatchedBroker, encoding: Encoding, asked: Asked, rounds: int) -> Turn:
+def _turn_of(broker: WatchedBroker, encoding: Encoding, asked: LargestRequest, rounds: int) -> Turn:
     frame = asked.frame(encoding)
     address = broker.native if encoding.NATIVE else broker.kafka
     found = []
@@ -127,7 +128,7 @@ def _take_answer(client: socket.socket) -> None:
 
 
 def _fill(broker: WatchedBroker, size: Size) -> None:
-    """Topics with a message in each partition, and positions in all of them."""
+    """Create topics with a message in each partition, and commit positions in all of them."""
     with closing(RawClient(broker.native)) as client:
         client.call(create_topic(WIDE, partitions=size.partitions))
         narrow = [CreatableTopic(name=NARROW.format(number)) for number in range(size.topics)]
@@ -147,7 +148,7 @@ def _some(numbers: range) -> Iterable[range]:
 
 
 def _add_rules(data: Path, size: Size) -> None:
-    """Access rules and quotas of many principals."""
+    """Add access rules and quotas of many principals."""
     files = SystemFiles()
     rules = [
         Acl(

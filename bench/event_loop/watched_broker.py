@@ -1,15 +1,15 @@
 """A broker that measures its turns: `python -m horolog.bench.event_loop.watched_broker
 [NAME=VALUE...]`.
 
-It has these settings. For each line on standard input it prints the longest turn since the line
-before, as the two numbers of a `Turn` in JSON.
+The arguments are its settings. For each line on standard input it prints the longest turn since the
+line before, as the two numbers of a `Turn` in JSON.
 
-A timer of the loop fires every millisecond. What the loop's thread used of a processor from one
-time to the next is the longest turn: nothing else was served meanwhile. It does not depend on what
-else the machine does, as seconds on the wall do.
+A timer of the loop fires every millisecond. The processor time of the loop's thread between two
+ticks is the length of a turn: nothing else was served meanwhile. Other load on the machine does not
+change it, as it would change seconds of the wall clock.
 
-What the whole process used is measured too. It is more than the turn where a thread keeps Python's
-lock, and where threads work beside the loop.
+The processor time of the whole process is measured too. It is more than the turn if a thread holds
+Python's lock, or if threads work beside the loop.
 """
 
 import asyncio
@@ -38,13 +38,13 @@ class Turn(NamedTuple):
     """Processor time between two ticks of a loop."""
 
     loop_seconds: float
-    """Of the loop's thread."""
+    """Processor time of the loop's thread."""
     process_seconds: float
-    """Of all threads of the process."""
+    """Processor time of all threads of the process."""
 
 
 class TurnWatch:
-    """Ticks in a loop from `start` on. Everything is called in the loop's thread."""
+    """A tick every millisecond, from `start` on. All methods are called in the loop's thread."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class TurnWatch:
         self._call_later(TICK_SECONDS, self._tick)
 
     def take(self) -> Turn:
-        """The longest since this was called last, this turn included."""
+        """Return the longest turn since the last call, the present turn included."""
         self._note()
         longest, self._longest = self._longest, Turn(0.0, 0.0)
         return longest
@@ -84,7 +84,7 @@ class TurnWatch:
 
 
 class WatchedBroker:
-    """Such a broker in a process of its own."""
+    """A client of such a broker, which runs in its own process."""
 
     def __init__(self, process: "Popen[str]", native: str, kafka: str, http: str) -> None:
         self._process = process
@@ -93,7 +93,7 @@ class WatchedBroker:
         self.http = http
 
     def take(self) -> Turn:
-        """The longest turn since this was called last."""
+        """Return the longest turn since the last call."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("\n")
@@ -106,7 +106,7 @@ class WatchedBroker:
 
 @contextmanager
 def watched_broker(data: Path, *settings: str) -> Iterator[WatchedBroker]:
-    """One on free ports, until the end of the block. Its log is beside its data."""
+    """Start one on free ports, until the end of the block. Its log is beside its data."""
     places = [f"{name}=127.0.0.1:0" for name in ("listen", "http.listen", "kafka.listen")]
     command = [sys.executable, "-m", __name__, f"data.dir={data}", *places, *settings]
     env = {name: text for name, text in os.environ.items() if not name.startswith("HOROLOG_")}

@@ -1,1 +1,1 @@
-"""What security and quotas cost."""
+"""Measures the cost of security and quotas."""

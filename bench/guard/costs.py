@@ -1,8 +1,9 @@
-"""What guarding a broker costs: the same work with authorization and without, over TLS and without,
-at two brokers in turns; a client at its quota, how near to it, and what that costs another client.
+"""Measures the cost of a guarded broker: the same work with and without authorization, and with and
+without TLS, at two brokers in turns. Measures a client at its quota too: how close to the quota its
+rate is, and how much it slows another client.
 
-`python -m horolog.bench.guard.costs HOST:PORT` sends what it may until it is killed, as the client
-`held`; it prints `running` first.
+`python -m horolog.bench.guard.costs HOST:PORT` is the client with the quota: it sends as fast as
+the broker lets it until it is killed. It prints `running` first.
 """
 
 import asyncio
@@ -58,14 +59,14 @@ _TLS_EACH: Final = 100
 T = TypeVar("T")
 
 RULES: Final = 100
-"""As a broker of some teams has them; those that hold for the producer are among the last."""
+"""Number of rules, as at a broker of several teams. The producer's rules are among the last."""
 _TEAMS: Final = 8
 _IN_A_TEAM: Final = 4
 _GONE: Final = 22
 
 _PLACES: Final = (False, True, True, False)
-"""Which brokers have rules. Two processes that do the same differ by more than what is measured,
-and by the order in which they start."""
+"""Which brokers have rules. There are two of each kind, because two processes with the same work
+can differ more than the measured cost, also by the order in which they start."""
 _PRODUCER: Final = "User:ANONYMOUS"
 _SET_BYTES: Final = 64 << 10
 _ROUNDS: Final = 61
@@ -80,8 +81,9 @@ def acl_cost(
     rounds: int = _ROUNDS,
     seconds: float = _SECONDS,
 ) -> Iterator[Figure]:
-    """Produce, and one message at a time, each beside the same with `authorization=off`; and the
-    decisions alone, as a share of the time of a produce."""
+    """Yield produce rates and the median of one message at a time, each beside the same with
+    `authorization=off`; and the time of the decisions alone, as a share of the time of a produce
+    request."""
     data, count = sets(100, _SET_BYTES)
     with ExitStack() as brokers:
         clients = [brokers.enter_context(_client(on=on)) for on in _PLACES]
@@ -108,7 +110,7 @@ def acl_cost(
 
 
 def _by_side(works: Sequence[Callable[[], T]]) -> list[Callable[[], T]]:
-    """Of the works at each broker: one for those without rules, one for those with."""
+    """Return two works from the works at each broker: without rules, and with rules."""
     return [
         _in_turns([work for work, on in zip(works, _PLACES, strict=True) if on is side])
         for side in (False, True)
@@ -116,14 +118,14 @@ def _by_side(works: Sequence[Callable[[], T]]) -> list[Callable[[], T]]:
 
 
 def _in_turns(works: Sequence[Callable[[], T]]) -> Callable[[], T]:
-    """A work that is one of these, then the next."""
+    """Return a work that calls these works in turn."""
     turns = cycle(works)
     return lambda: next(turns)()
 
 
 @contextmanager
 def _client(*, on: bool) -> Iterator[RawClient]:
-    """One of a broker of its own."""
+    """Start a broker; return a client of it."""
     with data_folder() as data:
         if on:
             add_rules(data)
@@ -132,7 +134,7 @@ def _client(*, on: bool) -> Iterator[RawClient]:
 
 
 async def _decision_seconds(data: Path, request: object) -> float:
-    """What the decision about a request takes that comes alone, in this process."""
+    """Measure, in this process, the decision about a request that arrives alone."""
     add_rules(data)
     async with running_broker(data, authorization="on", http_listen="off") as running:
         async with wire(running.addresses.native) as client:
@@ -150,8 +152,8 @@ async def _decision_seconds(data: Path, request: object) -> float:
 
 
 def add_rules(data: Path) -> None:
-    """What teams may do with topics and groups of their own, who may do nothing any more, and what
-    the producer of these figures may do."""
+    """Add rules for topics and groups of teams, rules that deny removed users everything, and rules
+    for the producer of these figures."""
     found = []
     for team in range(_TEAMS):
         members = [f"User:member-{team}-{number}" for number in range(_IN_A_TEAM)]
@@ -198,7 +200,8 @@ def tls_cost(
     rounds: int = _TLS_ROUNDS,
     seconds: float = _TLS_SECONDS,
 ) -> Iterator[Figure]:
-    """Produce, fetch, and one message at a time, each beside the same without TLS."""
+    """Yield produce and fetch rates, and the median of one message at a time, each beside the same
+    without TLS."""
     data, count = sets(100, _SET_BYTES)
     with ExitStack() as brokers:
         clients = [*_clients(brokers)]
@@ -229,7 +232,7 @@ def tls_cost(
 
 
 def _clients(brokers: ExitStack) -> Iterator[RawClient]:
-    """One of a broker without TLS, and one of another with it."""
+    """Start a broker without TLS and one with TLS; return a client of each."""
     _, client = brokers.enter_context(broker())
     yield client
     pem = Path(brokers.enter_context(TemporaryDirectory(prefix="horolog-bench-"))) / "own.pem"
@@ -241,7 +244,7 @@ def _clients(brokers: ExitStack) -> Iterator[RawClient]:
 
 
 def make_certificate(pem: Path) -> None:
-    """A certificate of its own root, with its key, in one file."""
+    """Write a self-signed certificate and its key to one file."""
     made = pem.with_suffix(".crt")
     subprocess.run(
         [
@@ -256,8 +259,8 @@ def make_certificate(pem: Path) -> None:
 
 
 def quota_held(*, seconds: float = _HELD_SECONDS, requests: int = _REQUESTS) -> Iterator[Figure]:
-    """What a client gets stored a second that sends as fast as it may, over its quota; and the
-    median of another client's requests beside it, over that alone."""
+    """Yield the rate of a client that sends as fast as it can, divided by its quota; and the median
+    request of another client at the same time, divided by its median alone."""
     with broker("--set", f"quota.window.num={_WINDOWS}") as (server, client):
         for topic in (HELD, "bench"):
             client.call(create_topic(topic, **RETENTION_LIMIT))
@@ -291,7 +294,8 @@ def _end(client: RawClient) -> int:
 
 
 def _times(client: RawClient, request: bytes, requests: int) -> float:
-    """Median seconds of a request; a pause between them lets the other client in."""
+    """Return the median seconds of a request. Pauses between the requests let the other client
+    run."""
     found = []
     for _ in range(requests):
         time.sleep(0.001)

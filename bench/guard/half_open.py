@@ -1,9 +1,9 @@
-"""`python -m horolog.bench.guard.half_open [COUNT]`: clients that begin a TLS handshake and say
-no more, 10,000 of them by default, and one that is inside and goes on meanwhile.
+"""`python -m horolog.bench.guard.half_open [COUNT]`: clients that begin a TLS handshake and send no
+more, by default 10,000, beside one connected client that sends requests.
 
-Twice: with the settings as they are, where few have a place and the others are closed; and with so
-many places that all are held. The table has what the broker's memory grew by, how long it took to
-take all of them and to be rid of them again, and how long the one inside waited for an answer.
+There are two runs: with default settings, where few handshakes are held and the others are closed;
+and with settings under which all are held. The table has the growth of the broker's memory, the
+time to accept and to drop all of them, and the longest wait of the connected client.
 """
 
 import os
@@ -29,9 +29,9 @@ from .costs import make_certificate
 
 COUNT: Final = 10_000
 _SENT_BYTES: Final = 100
-"""So much of a hello of TLS: never all of it."""
+"""Bytes of a TLS hello that each client sends: never a whole one."""
 _EACH: Final = 50
-"""The one inside asks behind so many."""
+"""The connected client sends a request after this many handshakes."""
 _LONGEST_SECONDS: Final = 60
 _REFUSED: Final = re.compile(
     r'^horolog_connections_refused_total\{reason="unauthenticated"\} (\d+)', re.MULTILINE
@@ -41,7 +41,7 @@ _WAITING: Final = re.compile(r"^horolog_unauthenticated_connections (\d+)", re.M
 
 @value_class
 class HalfOpen:
-    """What was found."""
+    """The results of one run."""
 
     name: str
     begun: int
@@ -55,7 +55,7 @@ class HalfOpen:
 
 
 def half_open(count: int) -> Iterator[HalfOpen]:
-    """Both measurements."""
+    """Run both measurements."""
     places = f"max.connections={count + 100}", f"max.connections.per.ip={count + 100}"
     waiting = f"connections.unauthenticated.max={count + 1}", "authentication.deadline.ms=300000"
     yield _measured("default", count, places)
@@ -111,7 +111,7 @@ def _files(server: ServerProcess) -> int:
 
 
 def _counted(server: ServerProcess) -> tuple[int, int]:
-    """Connections that are in a handshake now, and those that had no place."""
+    """Return the number of connections in a handshake, and of refused connections."""
     with urllib.request.urlopen(f"http://{server.http}/metrics", timeout=30) as answer:
         text = answer.read().decode()
     held, refused = _WAITING.search(text), _REFUSED.search(text)

@@ -1,10 +1,10 @@
 """`python -m horolog.bench.guard.pipelining [SECONDS] [NAME...]`: clients that pipeline requests
-which take much memory, as fast as the broker takes them, for 10 seconds by default.
+which need much memory, as fast as the broker reads them, for 10 seconds by default.
 
-Each kind has a broker of its own with the default settings, 20 connections, and a client beside
-them that goes on asking. The table has the most that the broker's memory was, how much of it was
-counted (`horolog_buffered_bytes`), how many requests were answered, and how long the one beside
-them waited. It fails where a broker took more than 400 MiB, or had work to do when all were gone.
+Each kind of request has a broker with default settings, 20 connections, and another client that
+sends small requests. The table has the peak of the broker's memory, the part of it that was counted
+(`horolog_buffered_bytes`), the number of answered requests, and the longest wait of the other
+client. It fails if a broker took more than 400 MiB, or was not idle after all clients left.
 """
 
 import re
@@ -58,20 +58,20 @@ WINDOW: Final = "bench..1500000000000..1500000000001"
 CONNECTIONS: Final = 20
 SECONDS: Final = 10.0
 _MANY: Final = 24_000
-"""Partitions in one request."""
+"""Number of partitions in one request."""
 _AT_ONCE_BYTES: Final = 1 << 18
-"""What is written to one connection at once."""
+"""Bytes written to one connection at once."""
 _QUIET_SECONDS: Final = 0.5
 _QUIET_SHARE: Final = 0.2
 _QUIET_WITHIN_SECONDS: Final = 30.0
-"""After the last connection is gone a broker uses less than such a share of a processor for so
-long, within so long."""
+"""Time limit after the last connection is gone. Within it the broker has to stay below
+`_QUIET_SHARE` of a processor for `_QUIET_SECONDS`."""
 _BUFFERED: Final = re.compile(r"^horolog_buffered_bytes (\S+)", re.MULTILINE)
 
 
 @value_class
 class Attack:
-    """Requests of one kind."""
+    """One kind of request, and how the clients send it."""
 
     encoding: Encoding
     body: object
@@ -85,7 +85,7 @@ class Attack:
 
 
 def attacks() -> dict[str, Attack]:
-    """All kinds, by name."""
+    """Return all kinds of requests, by name."""
     counts = CountByTimeRequest(
         topic="bench", partition=0, from_ms=0, until_ms=MAX_INTERVALS, every_ms=1
     )
@@ -116,7 +116,7 @@ def attacks() -> dict[str, Attack]:
 
 @value_class
 class Pipelined:
-    """What was found."""
+    """The results of one kind of request."""
 
     name: str
     sent: int
@@ -125,7 +125,7 @@ class Pipelined:
     counted_bytes: int
     longest_seconds: float
     is_quiet: bool
-    """Whether the broker had nothing left to do when all were gone."""
+    """Whether the broker was idle after all clients left."""
 
     @property
     def is_bounded(self) -> bool:
@@ -135,7 +135,7 @@ class Pipelined:
 def pipelined(
     name: str, attack: Attack, *, seconds: float = SECONDS, answers: int | None = None
 ) -> Pipelined:
-    """Measure one kind, until so many requests were answered, or for so long."""
+    """Measure one kind until `answers` requests were answered, or for `seconds`."""
     with ExitStack() as stack:
         data = stack.enter_context(data_folder())
         options = ("--kafka-listen", "127.0.0.1:0")
@@ -174,7 +174,7 @@ def pipelined(
 
 
 class _Client:
-    """A connection that sends the same request without end."""
+    """A connection that sends the same request repeatedly."""
 
     def __init__(self, address: str, attack: Attack) -> None:
         self._socket = socket.create_connection(split_address(address))
@@ -209,7 +209,7 @@ class _Client:
         self._socket.close()
 
     def _count(self, data: bytes) -> None:
-        """Count the answers that begin in what was received."""
+        """Count the answers that begin in the received bytes."""
         position = 0
         while position < len(data):
             if self._left_bytes:
@@ -235,7 +235,7 @@ def _in_and_out() -> bytes:
 
 
 def _turn(clients: Sequence[_Client]) -> None:
-    """Send and receive as much as goes without a wait."""
+    """Send and receive as much as possible without waiting."""
     with selectors.DefaultSelector() as selector:
         for each in clients:
             selector.register(each, selectors.EVENT_READ | selectors.EVENT_WRITE, each)
@@ -264,7 +264,7 @@ def _buffered_bytes(server: ServerProcess) -> int:
 
 
 def _gets_quiet(server: ServerProcess) -> bool:
-    """Whether the broker has nothing to do before long."""
+    """Return whether the broker becomes idle within `_QUIET_WITHIN_SECONDS`."""
     end = time.monotonic() + _QUIET_WITHIN_SECONDS
     while time.monotonic() < end:
         before = processor_seconds(server)
@@ -275,14 +275,14 @@ def _gets_quiet(server: ServerProcess) -> bool:
 
 
 def measured(seconds: float, names: Sequence[str]) -> Iterator[Pipelined]:
-    """All kinds, or those of `names`."""
+    """Measure all kinds, or those in `names`."""
     for name, attack in attacks().items():
         if not names or name in names:
             yield pipelined(name, attack, seconds=seconds)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, and print a table; 1 where a broker was not bounded."""
+    """Measure, and print a table. Returns 1 if a broker exceeded its bound."""
     seconds = float(arguments[0]) if arguments else SECONDS
     names = ("sent", "answered", "peak MiB", "counted MiB", "longest ms", "quiet")
     print(f"{'':<20}" + "".join(f"{name:>13}" for name in names))

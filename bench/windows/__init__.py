@@ -1,1 +1,1 @@
-"""Windows of time: the maps that find them, the hour of a day, the memory of indexes."""
+"""Measures windows of time: the time maps, the hour of a day, and the memory of indexes."""

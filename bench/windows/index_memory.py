@@ -1,10 +1,10 @@
-"""What a broker keeps in memory of the indexes of a terabyte.
+"""Measures the memory that a broker needs for the indexes of a terabyte.
 
-The resident memory of a broker that has started with a log of 1,000 closed segments of 1 GiB, was
-through a retention pass, which took the first of them, and has searched 1,000 times in the log. The
-log files are sparse: of each, the entries around one place are there, and searches are for their
-times. The offset index has an entry for each 4 KiB, as by default, and the time index one for each
-64 KiB; the offset index, which is the same for all segments, is one file with many names.
+The figure is the resident memory of a broker that has started with a log of 1,000 closed segments
+of 1 GiB each, has deleted the first of them by retention, and has searched the log by time 1,000
+times. The log files are sparse: each has entries around one place, and the searches are for their
+times. The offset index has an entry for each 4 KiB, as by default, and the time index has one for
+each 64 KiB. The offset index is the same for all segments: one file with many names.
 
 `python -m horolog.bench index_memory` measures it.
 """
@@ -64,7 +64,7 @@ def index_memory(
 
 
 def _wait_for_retention(client: RawClient) -> None:
-    """Until the first segment is gone."""
+    """Wait until the first segment is deleted."""
     until = time.monotonic() + _RETENTION_SECONDS
     while not result(client.call(list_offsets("t", (0, EARLIEST)))).offset:
         if time.monotonic() > until:
@@ -73,7 +73,7 @@ def _wait_for_retention(client: RawClient) -> None:
 
 
 def _write(path: Path, segments: int, segment_bytes: int) -> list[tuple[int, int]]:
-    """Write the files; times of messages that are there, and their offsets."""
+    """Write the files; return the times and offsets of some stored messages."""
     intervals = segment_bytes // _INTERVAL
     entries = array("i")
     for number in range(1, intervals):
@@ -115,7 +115,8 @@ def _checksum(data: bytes) -> tuple[int, int]:
 
 
 def _interval(offset: int) -> bytes:
-    """Messages that fill an interval; that with offset n has the time `_FIRST_MS` + n."""
+    """Return messages that fill an interval. The message with offset n has the time `_FIRST_MS` +
+    n."""
     records = [
         NewRecord(b"v" * (_INTERVAL // _MESSAGES - 34), timestamp_ms=_FIRST_MS + offset + number)
         for number in range(_MESSAGES)

@@ -1,4 +1,4 @@
-"""What keeping the time map takes of the time of a produce."""
+"""Measures the cost of the time map as a share of a produce request."""
 
 import math
 import random
@@ -24,17 +24,21 @@ _MESSAGES: Final = 490
 """Number of messages of 100 bytes in a set of 64 KiB."""
 _ROUNDS: Final = 11
 _SETS: Final = 256
-"""Number of sets added for one figure; several, because not every set ends a block of the map."""
+"""Number of sets added for one figure. One is not enough, because not every set ends a block of the
+map."""
 _NAMES: Final = {"time_map_cost": 0, "time_map_cost_jitter": 600_000}
-"""Figures -> by how many milliseconds a message may be early or late."""
+"""Figure -> by how many milliseconds a message may be early or late."""
 
 
 def time_map_cost(*, rounds: int = _ROUNDS) -> Iterator[Figure]:
-    """Share of the time that a set of 64 KiB takes which goes into the time map of its segment: of
-    sets with times of half a second each, and of ones that are up to ten minutes early or late.
-    It is what admission takes longer where it notes times for the map, and what the map takes then,
-    in this process. Of a walk over a set the shortest of all rounds counts, of adding to the map
-    the median."""
+    """Yield the cost of the time map of a segment, as a share of the time that a set of 64 KiB
+    takes: for sets whose times span half a second, and for sets with times up to ten minutes early
+    or late.
+
+    The cost is the extra time of an admission that notes times for the map, and the time to add
+    them to the map, both measured in this process. The figure uses the shortest of all walks over a
+    set, and the median of all additions.
+    """
     with TemporaryDirectory(prefix="horolog-bench-") as folder:
         costs = {
             name: _Cost(Path(folder) / name / "t-0", jitter_ms)
@@ -52,7 +56,7 @@ def time_map_cost(*, rounds: int = _ROUNDS) -> Iterator[Figure]:
 
 
 class _Cost:
-    """What one kind of sets costs."""
+    """Measures the cost of one kind of sets."""
 
     def __init__(self, folder: Path, jitter_ms: int) -> None:
         self._logs = LogFolder(folder)
@@ -60,15 +64,15 @@ class _Cost:
         self._sets = _sets(jitter_ms)
         self._position = self._next_offset = 0
         self._admitted, self._noted = ([math.inf] * _SETS for _ in range(2))
-        """Shortest times for each set: of admission without times, and of that with them."""
+        """Shortest time for each set: of an admission without the map, and of one with it."""
         self._added = list[float](), list[float]()
-        """Times of adding a set to the map: of those that were only noted, and of those with which
-        blocks were made."""
+        """Times of adding a set to the map: of additions without a new block, and of additions with
+        one."""
         self._time_map.begin()
 
     @property
     def seconds(self) -> float:
-        """Of a set, as a mean."""
+        """Return the mean cost of a set."""
         added = sum(median(some) * len(some) for some in self._added if some)
         sets = sum(map(len, self._added))
         return (sum(self._noted) - sum(self._admitted)) / _SETS + added / sets
@@ -94,7 +98,7 @@ class _Cost:
             self._position += len(data)
 
     def end(self) -> None:
-        """Check that there was a map, and close its log."""
+        """Check that the map exists, and close its log."""
         if not self._time_map.makes or self._time_map.size_bytes <= 0:
             raise RefusedRequest("the time map was not kept")
         self._logs.let_go()
@@ -111,7 +115,7 @@ def _sets(jitter_ms: int) -> list[bytearray]:
 def _admit(
     data: bytearray, base_offset: int, block_bytes: int, block_since_bytes: int
 ) -> UnchangedSets:
-    """What admission makes of a set, as a rule; with `block_bytes` it notes times for the map."""
+    """Admit a set as a broker does; with `block_bytes`, note times for the map."""
     found = take_unchanged(
         [data],
         base_offset=base_offset,

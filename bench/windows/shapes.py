@@ -1,15 +1,16 @@
-"""`python -m horolog.bench.windows`: what time maps cost and find, for data of nine shapes.
+"""`python -m horolog.bench.windows`: the cost of time maps and what they find, for nine shapes of
+data.
 
 Each shape is a log of 1,000,000 messages of 100 bytes, in one segment, appended in sets of 64 KiB.
 Windows of a fiftieth of the segment's span, at ten places, are looked up in its time map. The table
-has the size of the map as a share of the log; the bytes of the blocks that are read for a window,
-over those of the blocks that have a message of it; the time until its first message is found, and
-that of the full scan that would find it without a map; and how long the map takes to be made from
-the log. What a map names is compared with all times each time: a block too few ends the run.
+has these columns: the size of the map as a share of the log; the bytes of the blocks read for a
+window, divided by the bytes of the blocks with a message of it; the time to the first message of
+the window, with the map and with a full scan; and the speed of making the map from the log. Each
+result of the map is compared with the times of all messages. A missing block ends the run.
 
-Then how long it takes to find the one segment of 10,000 that can have a message of a window. And,
-as figures of `make bench`, an hour out of a day of messages that came late, early and far ahead of
-their time.
+Then it measures how long it takes to find the one segment of 10,000 that can have a message of a
+window. As figures of `make bench`, it also reads an hour out of a day of messages that arrived
+late, early and far ahead of their time.
 """
 
 import random
@@ -62,18 +63,18 @@ Times = Iterator[int]
 
 
 class FirstLooks(NamedTuple):
-    """Seconds of looking for the segment of a window."""
+    """Seconds of a search for the segment of a window."""
 
     at_first: float
-    """The first look, which sorts the time ranges of all segments."""
+    """The first search, which sorts the time ranges of all segments."""
     after_roll: float
-    """Median of looks that each follow a roll, which adds a segment."""
+    """Median of searches that each follow a roll, which adds a segment."""
     after_removal: float
-    """Median of looks that each follow the removal of a segment."""
+    """Median of searches that each follow the removal of a segment."""
 
 
 def first_looks(segments: int = SEGMENTS) -> FirstLooks:
-    """Look for a window of one message in the middle of a log with so many closed segments."""
+    """Search for a window of one message in the middle of a log with `segments` closed segments."""
     with TemporaryDirectory(prefix="horolog-bench-") as path:
         folder = LogFolder(Path(path) / "t-0")
         log = folder.open(retention_ms=-1, segment_bytes=50)
@@ -111,50 +112,50 @@ def first_looks(segments: int = SEGMENTS) -> FirstLooks:
 
 
 def in_order(count: int, rng: random.Random) -> Times:
-    """A day of messages, one behind the other."""
+    """A day of messages in the order of their times."""
     return (_NOON_MS + number * _DAY_MS // count for number in range(count))
 
 
 def jitter(count: int, rng: random.Random) -> Times:
-    """Each up to ten minutes early or late."""
+    """Messages up to ten minutes early or late."""
     around = 10 * _MINUTE_MS
     return (at_ms + rng.randrange(-around, around) for at_ms in in_order(count, rng))
 
 
 def jitter_and_ahead(count: int, rng: random.Random) -> Times:
-    """The same, and one in 2,000 up to three days ahead."""
+    """The same, with one message in 2,000 up to three days ahead."""
     for at_ms in jitter(count, rng):
         yield at_ms + rng.randrange(3 * _DAY_MS) if rng.random() < 0.0005 else at_ms
 
 
 def a_year_back(count: int, rng: random.Random) -> Times:
-    """In order, and one in a hundred up to a year back."""
+    """Messages in order, with one in a hundred up to a year old."""
     for at_ms in in_order(count, rng):
         yield at_ms - rng.randrange(_YEAR_MS) if rng.random() < 0.01 else at_ms
 
 
 def two_clocks(count: int, rng: random.Random) -> Times:
-    """Two producers in turns, one a day behind."""
+    """Two producers that alternate, one with a clock that is a day behind."""
     return (at_ms - number % 2 * _DAY_MS for number, at_ms in enumerate(in_order(count, rng)))
 
 
 def uniform(count: int, rng: random.Random) -> Times:
-    """Any time of a day."""
+    """Messages with random times of one day."""
     return (_NOON_MS + rng.randrange(_DAY_MS) for _ in range(count))
 
 
 def one_time(count: int, rng: random.Random) -> Times:
-    """The same time for all."""
+    """Messages that all have the same time."""
     return (_NOON_MS for _ in range(count))
 
 
 def no_times(count: int, rng: random.Random) -> Times:
-    """Message format v0."""
+    """Messages of format v0, which have no time."""
     return (-1 for _ in range(count))
 
 
 def backfill(count: int, rng: random.Random) -> Times:
-    """In order, with last year's in the middle third."""
+    """Messages in order, with last year's in the middle third."""
     for number, at_ms in enumerate(in_order(count, rng)):
         back = count // 3 <= number < 2 * count // 3
         yield at_ms - _YEAR_MS if back else at_ms
@@ -175,19 +176,19 @@ SHAPES: Final[tuple[tuple[str, Callable[[int, random.Random], Times]], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class ShapeRow:
-    """What was measured of one shape."""
+    """The results of one shape."""
 
     shape: str
     map_share: float
     read_ratio: float
-    """Worst of the windows; 0 where no window has a message."""
+    """The worst ratio of all windows; 0 if no window has a message."""
     first_seconds: float
     scan_seconds: float
     make_bytes_a_second: float
 
     @property
     def text(self) -> str:
-        """As a row of a table in Markdown."""
+        """Return a row of a table in Markdown."""
         ratio = f"{self.read_ratio:.2f}" if self.read_ratio else "-"
         return (
             f"| {self.shape} | {100 * self.map_share:.3f} % | {ratio} "
@@ -209,7 +210,7 @@ def main() -> None:
 
 
 def measured(shape: str, times: Sequence[int], path: Path) -> ShapeRow:
-    """One shape. Raises `AssertionError` where the map lacks a block."""
+    """Measure one shape. Raises `AssertionError` if the map lacks a block."""
     folder = LogFolder(path)
     folder.open(retention_ms=-1, segment_bytes=1 << 30)
     log = folder.log
@@ -256,7 +257,7 @@ def _record_set(times: Sequence[int]) -> bytes:
 
 
 def _make(log: Log) -> float:
-    """Make the map from the log; bytes a second."""
+    """Make the map from the log; return bytes a second."""
     (segment,) = log.segments
     segment.time_map.forget()
     mapping, cuts = windows.mapping(log, segment), segment.cuts
@@ -278,7 +279,7 @@ def _windows(times: Sequence[int]) -> Iterator[ReadWindow]:
 
 
 def _scan(log: Log) -> float:
-    """Seconds of a scan of all messages' times."""
+    """Return the seconds of a scan of all messages' times."""
     began = time.perf_counter()
     offset = 0
     seen = array("q")
@@ -291,7 +292,7 @@ def _scan(log: Log) -> float:
 
 
 def window_hour(*, messages: int = _MESSAGES, rounds: int = _ROUNDS) -> Iterator[Figure]:
-    """The messages of one hour, exactly, and counts of each minute of the day."""
+    """Yield figures of a window of one hour, and of counts for each minute of the day."""
     times = array("q", jitter_and_ahead(messages, random.Random(1)))
     with broker() as (_, client):
         client.call(create_topic("bench", retention_ms=-1))
@@ -326,7 +327,8 @@ def _append(client: RawClient, times: "array[int]") -> int:
 
 
 def _read(client: RawClient, from_ms: int, end_offset: int) -> tuple[int, int, float, float]:
-    """Messages of the hour, bytes that came for it, seconds to the first and to the last."""
+    """Read the messages of the hour; return their number, the bytes received, and the seconds to
+    the first and to the last."""
     until_ms = from_ms + _HOUR_MS
     offset = messages = read_bytes = 0
     first_seconds = 0.0
@@ -358,7 +360,7 @@ def _read(client: RawClient, from_ms: int, end_offset: int) -> tuple[int, int, f
 
 
 def _count(client: RawClient, from_ms: int, times: "array[int]", rounds: int) -> float:
-    """Seconds of a count of a day by minutes."""
+    """Return the seconds of a count of a day by minutes."""
     until_ms = from_ms + 24 * _HOUR_MS
     expected = Counter((at_ms - from_ms) // _MINUTE_MS for at_ms in times)
     seconds = []

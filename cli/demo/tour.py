@@ -7,6 +7,7 @@ import shutil
 import sys
 import textwrap
 import urllib.request
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Final
 
 from ...client.administer.admin import Admin
 from ...client.consume.consumer import Consumer
+from ...client.consume.time_window import TimeWindow
 from ...client.produce.producer import Producer
 from ...client.results import ConsumerRecord, Found
 from ...clock import SystemClock
@@ -24,10 +26,11 @@ from ...config.address import join_address, split_address
 from ...printable import printable
 from ...protocol.api.log.list_offsets import EARLIEST, LATEST
 from ...protocol.errors import InvalidTimestamp
+from ...protocol.records.messages.sets import NewRecord
 from ...server.network.ports import Addresses
 from ..errors import CommandFailed, OutputClosed, is_terminal
 from ..histogram import bars
-from ..output import AsIs, emit, shown_bytes, shown_size, shown_time
+from ..output import AsIs, emit, plural, shown_bytes, shown_size, shown_time
 from .feed import (
     History,
     ensure_topic,
@@ -38,6 +41,7 @@ from .feed import (
     send_all,
 )
 
+_NEVER_MS: Final = 1 << 63
 _DAY_MS: Final = 86_400_000
 _YEAR_MS: Final = 365 * _DAY_MS
 
@@ -56,6 +60,9 @@ _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 LOAD_TOPIC: Final = "demo-load"
 STRICT_TOPIC: Final = "demo-strict"
+CLICKS_TOPIC: Final = "demo-clicks"
+_CLICKS_MS: Final = 1_479_132_000_000  # 2016-11-14T14:00:00Z
+_CLICK_MINUTES: Final = (1, 3, 2, 9, 4, 5, 8)
 _STRICT_MS: Final = 60_000
 
 _HISTORY_SETTINGS: Final = {
@@ -138,15 +145,64 @@ def moment_to_ask_for(records: Sequence[ConsumerRecord]) -> int:
 
 def window_to_replay(records: Sequence[ConsumerRecord], messages: int) -> SeenWindow | None:
     """Return the window whose offsets span nearest to `messages` messages; None if no two times
-    differ."""
+    differ. If there are windows that differ from the range of offsets found for their two times, it
+    is one of these.
+    """
     candidates = first_of_their_time(records)
-    best: tuple[int, SeenWindow] | None = None
-    for start, end in _spans(candidates, messages):
-        span = SeenWindow(time_of(start), time_of(end), start.offset, end.offset)
-        distance = abs(span.end - span.start - messages)
-        if best is None or distance < best[0]:
-            best = distance, span
-    return None if best is None else best[1]
+    misplaced = _Misplaced(records, candidates)
+    best: SeenWindow | None = None
+    for first, last in sorted(
+        _spans(candidates, messages),
+        key=lambda span: abs(candidates[span[1]].offset - candidates[span[0]].offset - messages),
+    ):
+        start, end = candidates[first], candidates[last]
+        differs = misplaced.any_in(first, last)
+        if best is None or differs:
+            best = SeenWindow(time_of(start), time_of(end), start.offset, end.offset)
+        if differs or not misplaced:
+            break
+    return best
+
+
+class _Misplaced:
+    """Messages that make a range of offsets differ from a window: a message with an older time than
+    one before it, or without a time. A window is named by the two candidates at its bounds."""
+
+    def __init__(
+        self, records: Sequence[ConsumerRecord], candidates: Sequence[ConsumerRecord]
+    ) -> None:
+        """`candidates` are the records that are newer than all before them."""
+        times = [time_of(record) for record in candidates]
+        self._times = times
+        self._oldest = [_NEVER_MS] * len(times)
+        """The oldest time between a candidate and the next one, by candidate."""
+        self._latest = [-1] * len(times)
+        """The last candidate before a message whose time lies between a candidate and the next one,
+        by the latter candidate."""
+        gap = -1
+        for record in records:
+            if gap + 1 < len(times) and record.offset == candidates[gap + 1].offset:
+                gap += 1
+            elif gap >= 0:
+                time_ms = time_of(record)
+                self._oldest[gap] = min(self._oldest[gap], time_ms)
+                place = bisect_right(times, time_ms) - 1
+                if place >= 0:
+                    self._latest[place] = gap
+
+    def __bool__(self) -> bool:
+        """Whether a window can differ."""
+        return any(
+            oldest < time_ms for oldest, time_ms in zip(self._oldest, self._times, strict=True)
+        )
+
+    def any_in(self, first: int, last: int) -> bool:
+        """Whether the range of offsets has a message of another time, or lacks one of the
+        window."""
+        return (
+            min(self._oldest[first:last]) < self._times[first]
+            or max(self._latest[first:last]) >= last
+        )
 
 
 def intervals_to_count(records: Sequence[ConsumerRecord], most: int) -> tuple[int, int, int]:
@@ -164,18 +220,16 @@ def intervals_to_count(records: Sequence[ConsumerRecord], most: int) -> tuple[in
     return start * length_ms, end * length_ms, length_ms
 
 
-def _spans(
-    candidates: Sequence[ConsumerRecord], messages: int
-) -> list[tuple[ConsumerRecord, ConsumerRecord]]:
+def _spans(candidates: Sequence[ConsumerRecord], messages: int) -> list[tuple[int, int]]:
     """Pair each candidate with the next one, and with the first that is at least `messages`
     offsets later."""
-    spans = list(pairwise(candidates))
+    spans = list(pairwise(range(len(candidates))))
     last = 0
-    for start in candidates:
+    for first, start in enumerate(candidates):
         while last < len(candidates) and candidates[last].offset < start.offset + messages:
             last += 1
         if last < len(candidates):
-            spans.append((start, candidates[last]))
+            spans.append((first, last))
     return spans
 
 
@@ -322,10 +376,11 @@ class Tour:
             raise CommandFailed(f"{self._folder}: there are no files to take times from")
         stored = await self._feed(history)
         moment_ms = moment_to_ask_for(stored)
-        window = window_to_replay(stored, _REPLAYED_MESSAGES)
+        window = await asyncio.to_thread(window_to_replay, stored, _REPLAYED_MESSAGES)
         await self._offset_at(history, stored, moment_ms)
-        if window is not None:
-            await self._window(history, stored, window)
+        self._paper.section("Replay a window of time")
+        if window is None or not await self._window(history, stored, window):
+            await self._clicks()
         await self._count(history, stored)
         await self._refusal(history)
         await self._latency()
@@ -391,17 +446,15 @@ class Tour:
 
     async def _window(
         self, history: History, stored: Sequence[ConsumerRecord], window: SeenWindow
-    ) -> None:
-        self._paper.section("Replay a window of time")
-        async with Consumer(self._address, check_units=False) as consumer:
-            asked = consumer.window(history.topic, window.start_ms, window.end_ms)
-            exact = [record async for record in asked]
+    ) -> bool:
+        """Replay a window of the history; return whether a range of offsets differs from it."""
+        exact, asked = await self._read(history.topic, window.start_ms, window.end_ms)
         wanted = [one for one in stored if window.start_ms <= time_of(one) < window.end_ms]
-        offsets = {record.offset for record in exact}
-        is_same = offsets == {record.offset for record in wanted}
+        is_same = {one.offset for one in exact} == {one.offset for one in wanted}
         self._paper.say(
             f"From {shown_time(window.start_ms)} until {shown_time(window.end_ms)}: the window has "
-            f"{len(exact):,} messages, those whose time is in it, wherever they are in the log."
+            f"{len(exact):,} {plural(len(exact), 'message')}: all with a time in it, wherever they "
+            "are in the log."
         )
         self._paper.quote(_line(record) for record in exact[:_LINES_SHOWN])
         more = len(exact) - _LINES_SHOWN
@@ -412,24 +465,53 @@ class Tour:
             f"{'the same' if is_same else f'{len(wanted):,} others'}. The broker passed over "
             f"{shown_size(asked.skipped_bytes)} of the log and read {shown_size(asked.read_bytes)}."
         )
-        await self._offset_range(history, window, offsets)
+        return await self._offset_range(history.topic, window.start_ms, window.end_ms, exact)
 
-    async def _offset_range(self, history: History, window: SeenWindow, exact: set[int]) -> None:
-        """Compare the window with the range of offsets found for its two times."""
-        start = await self._find(history.topic, window.start_ms)
-        end = await self._find(history.topic, window.end_ms)
-        between = set(range(start, end))
-        wrong, missing = len(between - exact), len(exact - between)
+    async def _clicks(self) -> None:
+        """Replay a window of seven clicks, because in the history no range of offsets is wrong."""
+        await ensure_topic(self._admin, CLICKS_TOPIC, _HISTORY_SETTINGS)
+        if not await self._read_on(CLICKS_TOPIC, []):
+            clicks = [
+                NewRecord(b"click of 14:%02d" % minute, None, _CLICKS_MS + minute * 60_000)
+                for minute in _CLICK_MINUTES
+            ]
+            await send_all(self._producer, CLICKS_TOPIC, clicks)
+        start_ms, end_ms = (_CLICKS_MS + minute * 60_000 for minute in (5, 6))
+        exact, _ = await self._read(CLICKS_TOPIC, start_ms, end_ms)
         self._paper.say(
-            f"A range of offsets is something else. From the first message of the one time or "
-            f"later to the first of the other it is offset {start:,} up to {end:,}: "
-            + (
-                f"{len(between):,} messages, of which {wrong:,} are of other times, and "
-                f"{missing:,} of the window are not among them."
-                if wrong or missing
-                else f"the same {len(between):,} messages here, because no other came late."
-            )
+            f"Topic {CLICKS_TOPIC} has seven clicks that came out of order. From "
+            f"{shown_time(start_ms)} until {shown_time(end_ms)} its window has {len(exact)}:"
         )
+        self._paper.quote(_line(record) for record in exact)
+        await self._offset_range(CLICKS_TOPIC, start_ms, end_ms, exact)
+
+    async def _read(
+        self, topic: str, start_ms: int, end_ms: int
+    ) -> tuple[list[ConsumerRecord], TimeWindow]:
+        async with Consumer(self._address, check_units=False) as consumer:
+            asked = consumer.window(topic, start_ms, end_ms)
+            return [record async for record in asked], asked
+
+    async def _offset_range(
+        self, topic: str, start_ms: int, end_ms: int, exact: Sequence[ConsumerRecord]
+    ) -> bool:
+        """Compare a window with the range of offsets found for its two times; return whether they
+        differ."""
+        start, end = await self._find(topic, start_ms), await self._find(topic, end_ms)
+        between, offsets = set(range(start, end)), {record.offset for record in exact}
+        wrong, missing = len(between - offsets), len(offsets - between)
+        found = f"{len(between):,} {plural(len(between), 'message')}"
+        bounds = (
+            f"from the first message of the one time or later, offset {start:,}, to the first of "
+            f"the other, offset {end:,}"
+        )
+        self._paper.say(
+            f"A range of offsets gets this window wrong. It goes {bounds}: {found}. Of other "
+            f"times: {wrong:,}. Missing: {missing:,}."
+            if wrong or missing
+            else f"A range of offsets, {bounds}, has the same {found} here, because none came late."
+        )
+        return bool(wrong or missing)
 
     async def _count(self, history: History, stored: Sequence[ConsumerRecord]) -> None:
         start_ms, end_ms, every_ms = intervals_to_count(stored, _BARS)

@@ -50,33 +50,34 @@ from .spark import (
 pipeline = group("Jobs between topics, files and clusters.")
 
 
+_MaxOutOfOrder = Annotated[
+    str | None,
+    typer.Option(
+        "--max-out-of-order",
+        metavar="LENGTH",
+        help="How late a message can arrive. Reading then ends this long after --to. By default it "
+        "goes on to the end of the log.",
+    ),
+]
+_WhatIsLeft = Annotated[
+    bool,
+    typer.Option(
+        "--what-is-left", help="Go on even if messages of these times may have been deleted."
+    ),
+]
+_Gaps = Annotated[bool, typer.Option("--gaps", help="Accept offsets without messages in the log.")]
+_PlanOnly = Annotated[bool, typer.Option("--plan", help="Print what would be read, and exit.")]
+
+
 def replay(
     topic: TopicName,
-    out: Annotated[str, typer.Option(metavar="FOLDER", help="Where the files go.")],
+    out: Annotated[str, typer.Option(metavar="FOLDER", help="Folder for the files.")],
     start: From = None,
     end: To = None,
-    max_out_of_order: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LENGTH",
-            help="No message comes later than this after a later one, so reading may end that "
-            "much after --to. When not given it goes on to the end of the log.",
-        ),
-    ] = None,
-    what_is_left: Annotated[
-        bool,
-        typer.Option(
-            "--what-is-left",
-            help="Go on although messages of these times may have been deleted already.",
-        ),
-    ] = False,
-    gaps: Annotated[
-        bool,
-        typer.Option("--gaps", help="Take it that the log has offsets without messages."),
-    ] = False,
-    plan_only: Annotated[
-        bool, typer.Option("--plan", help="Print what would be read, and end.")
-    ] = False,
+    max_out_of_order: _MaxOutOfOrder = None,
+    what_is_left: _WhatIsLeft = False,
+    gaps: _Gaps = False,
+    plan_only: _PlanOnly = False,
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
     server: Server = DEFAULT_SERVER,
@@ -175,7 +176,7 @@ def lag(
         list[str] | None,
         typer.Argument(
             metavar="[NAME]...",
-            help="Names of positions; all when not given.",
+            help="Names of positions; by default all.",
             callback=check_texts,
         ),
     ] = None,
@@ -183,7 +184,7 @@ def lag(
         str | None,
         typer.Option(
             metavar="LENGTH",
-            help="Exit with 1 when a reader is further behind than this: 30s, 5m, 1h30m.",
+            help="Exit with 1 if the lag of a reader is larger: 30s, 5m, 1h30m.",
         ),
     ] = None,
     server: Server = DEFAULT_SERVER,
@@ -262,36 +263,61 @@ def _as_json(row: TimeLag) -> str:
 pipeline.command()(lag)
 
 
+_Window = Annotated[str, typer.Option("--window", metavar="LENGTH", help="Length of the windows.")]
+_Late = Annotated[
+    str,
+    typer.Option(
+        "--late",
+        metavar="LENGTH",
+        help="How late a message may be, behind the latest create time, and still count.",
+    ),
+]
+_By = Annotated[
+    str | None,
+    typer.Option(
+        "--by",
+        metavar="SQL",
+        help="A further expression to group by, such as CAST(key AS STRING).",
+    ),
+]
+_Identity = Annotated[
+    str | None,
+    typer.Option(
+        "--identity",
+        metavar="SQL",
+        help="Expression that is equal for copies of a message; by default key, time and value.",
+    ),
+]
+_Checkpoint = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoint",
+        metavar="FOLDER",
+        help="Folder for the progress; a later run continues from it.",
+    ),
+]
+_FromNow = Annotated[
+    bool,
+    typer.Option(
+        "--new", help="Count only messages from now on, without those that are stored already."
+    ),
+]
+_AvailableNow = Annotated[
+    bool, typer.Option("--available-now", help="End when all stored messages are counted.")
+]
+_Every = Annotated[str, typer.Option("--every", metavar="LENGTH", help="Time between batches.")]
+
+
 def watch(
     topic: TopicName,
-    window: Annotated[str, typer.Option(metavar="LENGTH", help="Length of the windows.")] = "1m",
-    late: Annotated[
-        str,
-        typer.Option(
-            metavar="LENGTH", help="How far behind the latest create time messages still count."
-        ),
-    ] = "5m",
-    by: Annotated[
-        str | None,
-        typer.Option(metavar="SQL", help="What to count by too, such as CAST(key AS STRING)."),
-    ] = None,
-    identity: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SQL", help="Equal for copies of a message; key, time and value if not given."
-        ),
-    ] = None,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(metavar="FOLDER", help="Remember there where it was, and go on from it."),
-    ] = None,
-    from_now: Annotated[
-        bool, typer.Option("--new", help="Only what comes from now on; else all there is too.")
-    ] = False,
-    available_now: Annotated[
-        bool, typer.Option("--available-now", help="End when what is there is counted.")
-    ] = False,
-    every: Annotated[str, typer.Option(metavar="LENGTH", help="Time from batch to batch.")] = "1s",
+    window: _Window = "1m",
+    late: _Late = "5m",
+    by: _By = None,
+    identity: _Identity = None,
+    checkpoint: _Checkpoint = None,
+    from_now: _FromNow = False,
+    available_now: _AvailableNow = False,
+    every: _Every = "1s",
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
     server: Server = DEFAULT_SERVER,
@@ -352,7 +378,7 @@ pipeline.command()(watch)
 
 def doctor(
     start: Annotated[
-        bool, typer.Option("--start", help="Start Spark too, and let a worker do something.")
+        bool, typer.Option("--start", help="Also start Spark, and run a small task on a worker.")
     ] = False,
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
@@ -390,7 +416,9 @@ def env(as_json: Json = False) -> None:
 
 
 def package(
-    target: Annotated[Path, typer.Argument(metavar="FILE", help="Where to: horolog.zip.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="FILE", help="File to write, such as horolog.zip.")
+    ],
 ) -> None:
     """Write this package as a file that spark-submit sends to workers without it: --py-files FILE.
 

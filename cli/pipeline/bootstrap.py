@@ -26,45 +26,51 @@ from .spark import DEFAULT_MASTER, Conf, Master, seen_by_spark, spark_session
 
 ValueColumn = Annotated[
     str | None,
-    typer.Option(metavar="SQL", help="The value; when not given the column value, or all as JSON."),
+    typer.Option(
+        metavar="SQL",
+        help="Expression for the value; by default the column value, or the whole row as JSON.",
+    ),
 ]
 KeyColumn = Annotated[
     str | None,
-    typer.Option(metavar="SQL", help="The key; when not given the column key, or none."),
+    typer.Option(metavar="SQL", help="Expression for the key; by default the column key, or none."),
 ]
 TimeColumn = Annotated[
     str | None,
     typer.Option(
         metavar="SQL",
-        help="The time: a timestamp, or epoch milliseconds; the column timestamp if not given.",
+        help="Expression for the time, a timestamp or epoch milliseconds; by default the "
+        "column timestamp.",
     ),
 ]
 JobId = Annotated[
     str | None,
     typer.Option(
-        metavar="ID", help="Done again under the same id within a day, it appends nothing twice."
+        metavar="ID",
+        help="Id of this load. A second run with the same id within a day appends nothing twice.",
     ),
 ]
 
 
 def bootstrap(
-    topic: Annotated[str, typer.Option(metavar="TOPIC", help="Where the rows go.")],
+    topic: Annotated[str, typer.Option(metavar="TOPIC", help="Topic for the rows.")],
     path: Annotated[
-        str | None, typer.Argument(metavar="[PATH]", help="Files or folders; none with jdbc.")
+        str | None,
+        typer.Argument(metavar="[PATH]", help="Files or folders to read; none with jdbc."),
     ] = None,
     kind: Annotated[
         str, typer.Option("--format", help="parquet, csv (with a header), json, orc or jdbc.")
     ] = "parquet",
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", metavar="NAME=VALUE", help="An option of Spark's for --format."),
+        typer.Option("--option", metavar="NAME=VALUE", help="An option of Spark for --format."),
     ] = None,
     value: ValueColumn = None,
     key: KeyColumn = None,
     timestamp: TimeColumn = None,
     job_id: JobId = None,
     plan_only: Annotated[
-        bool, typer.Option("--plan", help="Look at the rows and the topic, and end.")
+        bool, typer.Option("--plan", help="Check the rows and the topic, and exit.")
     ] = False,
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,

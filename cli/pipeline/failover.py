@@ -27,8 +27,8 @@ MaxLatency = Annotated[
     str,
     typer.Option(
         metavar="LENGTH",
-        help="The longest from create to append time in the old cluster (30s, 5m): what "
-        "`horolog pipeline latency` finds, or the most that horolog_max_latency_seconds was.",
+        help="The longest time from create to append in the old cluster (30s, 5m): the result "
+        "of `horolog pipeline latency`, or the maximum of horolog_max_latency_seconds.",
     ),
 ]
 OldServer = Annotated[
@@ -40,43 +40,43 @@ OldProfile = Annotated[
     typer.Option(
         "--from-profile",
         metavar="NAME",
-        help="The profile that says how to be let in by the old cluster.",
+        help="Profile with the login for the old cluster.",
     ),
 ]
 LastRead = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Instead of --name and --from-server, when the old cluster is gone: the create "
-        "time of the last message read there, in the partition where that is earliest.",
+        help="If the old cluster is gone, instead of --name and --from-server: the create "
+        "time of the last message read in it, in the partition where that time is earliest.",
     ),
 ]
 SamePartitions = Annotated[
     bool,
     typer.Option(
         "--same-partitions",
-        help="Each message is in the partition of the same number in both clusters.",
+        help="Use if each message has the same partition number in both clusters.",
     ),
 ]
 Check = Annotated[
     bool,
     typer.Option(
         "--check",
-        help="Compare all messages of both clusters with Spark: exit code 1 when the plan "
-        "misses any.",
+        help="Compare all messages of both clusters with Spark; exit with 1 if the plan "
+        "misses a message.",
     ),
 ]
 Since = Annotated[
     str | None,
     typer.Option(
-        metavar="TIME", help="With --check: only messages created from then on are compared."
+        metavar="TIME", help="With --check: compare only messages created at this time or later."
     ),
 ]
 Identity = Annotated[
     str | None,
     typer.Option(
         metavar="SQL",
-        help="With --check: what tells messages apart; key, time and value when not given.",
+        help="With --check: expression that identifies a message; by default key, time and value.",
     ),
 ]
 
@@ -85,7 +85,7 @@ def failover(
     topic: TopicName,
     max_latency: MaxLatency,
     name: Annotated[
-        str | None, typer.Option(help="The name under which the reader commits its positions.")
+        str | None, typer.Option(help="Name, or consumer group, of the reader's positions.")
     ] = None,
     old_server: OldServer = None,
     old_profile: OldProfile = None,

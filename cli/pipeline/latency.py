@@ -35,7 +35,8 @@ def latency(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write a page (.html), or the picture of one topic (.svg, .png)."
+            metavar="FILE",
+            help="File for a page (.html), or for a picture of one topic (.svg, .png).",
         ),
     ] = None,
     created_in: Annotated[
@@ -43,11 +44,11 @@ def latency(
         typer.Option(
             "--created-in",
             metavar="HEADER",
-            help="The header that has the create time, in epoch milliseconds; the messages' own "
-            "times are then those of the append (LogAppendTime).",
+            help="Header with the create time in epoch milliseconds, for a LogAppendTime "
+            "topic, whose message times are append times.",
         ),
     ] = None,
-    windows: Annotated[bool, typer.Option("--windows", help="Print each window too.")] = False,
+    windows: Annotated[bool, typer.Option("--windows", help="Also print each window.")] = False,
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
     server: Server = DEFAULT_SERVER,

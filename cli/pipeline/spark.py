@@ -24,12 +24,12 @@ Master = Annotated[
     str,
     typer.Option(
         metavar="URL",
-        help="Where Spark runs: local[*], or a cluster's address; in spark-submit that one's.",
+        help="Spark master: local[*], or the address of a cluster; by default spark-submit's.",
     ),
 ]
 Conf = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark's. May be repeated."),
+    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark. May be repeated."),
 ]
 DEFAULT_MASTER: Final = "local[*]"
 

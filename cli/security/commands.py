@@ -13,40 +13,52 @@ from ..options import Json, check_address, check_texts, group
 from ..output import NOTHING, emit, json_line, table
 from .profiles import Layer, Profiles
 
-profile = group("Servers and how to be let in there, under names.")
+profile = group("Profiles: named servers, with their TLS settings and logins.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the profile.")]
 
 
-def _file(help: str) -> Any:
-    return typer.Option(metavar="FILE", help=help)
+def _option(metavar: str, help: str) -> Any:
+    return typer.Option(metavar=metavar, help=help)
+
+
+_Address = Annotated[
+    str, typer.Option("--server", metavar="ADDRESS", help="Address of the server.")
+]
+_Ca = Annotated[
+    str | None, _option("FILE", "CA certificates (PEM) that signed the server's certificate.")
+]
+_ClientCert = Annotated[str | None, _option("FILE", "Certificate of the client (PEM).")]
+_ClientKey = Annotated[str | None, _option("FILE", "Private key of the client.")]
+_ClientKeyPassword = Annotated[
+    str | None, _option("FILE", "File with the password of the private key.")
+]
+_User = Annotated[str | None, _option("NAME", "User to log in as.")]
+_PasswordFile = Annotated[
+    str | None, _option("FILE", "File with the user's password, on one line.")
+]
+_PasswordCommand = Annotated[
+    str | None, _option("COMMAND", "Command that prints the user's password, such as a keyring's.")
+]
+_TokenFile = Annotated[str | None, _option("FILE", "File with a token for OAUTHBEARER.")]
+_TokenCommand = Annotated[str | None, _option("COMMAND", "Command that prints a token.")]
+_Mechanism = Annotated[str | None, _option("NAME", "SASL mechanism; by default SCRAM-SHA-512.")]
 
 
 @profile.command()
 def add(
     name: Name,
-    address: Annotated[
-        str, typer.Option("--server", metavar="ADDRESS", help="Where it leads.")
-    ] = DEFAULT_ADDRESS,
-    ca: Annotated[str | None, _file("Certificates that the server's is to be signed by.")] = None,
-    client_cert: Annotated[str | None, _file("The client's own certificate.")] = None,
-    client_key: Annotated[str | None, _file("Its key.")] = None,
-    client_key_password_file: Annotated[str | None, _file("The key's password.")] = None,
-    user: Annotated[str | None, typer.Option(metavar="NAME", help="Who to log in as.")] = None,
-    password_file: Annotated[str | None, _file("The user's password, on one line.")] = None,
-    password_command: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COMMAND", help="A command that prints it, such as that of a keyring."
-        ),
-    ] = None,
-    token_file: Annotated[str | None, _file("A token for OAUTHBEARER.")] = None,
-    token_command: Annotated[
-        str | None, typer.Option(metavar="COMMAND", help="A command that prints one.")
-    ] = None,
-    mechanism: Annotated[
-        str | None, typer.Option(metavar="NAME", help="SCRAM-SHA-512 when not given.")
-    ] = None,
+    address: _Address = DEFAULT_ADDRESS,
+    ca: _Ca = None,
+    client_cert: _ClientCert = None,
+    client_key: _ClientKey = None,
+    client_key_password_file: _ClientKeyPassword = None,
+    user: _User = None,
+    password_file: _PasswordFile = None,
+    password_command: _PasswordCommand = None,
+    token_file: _TokenFile = None,
+    token_command: _TokenCommand = None,
+    mechanism: _Mechanism = None,
 ) -> None:
     """Add a profile, or replace it, and use it from now on.
 

@@ -16,7 +16,7 @@ DataDir = Annotated[
     typer.Option(
         "--data-dir",
         metavar="DIR",
-        help="The data directory of a broker that does not run, instead of --server.",
+        help="Data directory of a broker that is not running, instead of --server.",
     ),
 ]
 

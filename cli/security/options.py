@@ -39,14 +39,18 @@ class SecurityOption:
 
 
 OPTIONS: Final = (
-    SecurityOption("profile", "NAME", "The profile to take; else the one in use."),
-    SecurityOption("ca", "FILE", "Certificates (PEM) that the server's is to be signed by."),
-    SecurityOption("client_cert", "FILE", "The client's own certificate (PEM)."),
-    SecurityOption("client_key", "FILE", "Its key, when that is not in the same file."),
-    SecurityOption("client_key_password_file", "FILE", "The password of an encrypted key."),
-    SecurityOption("user", "NAME", "Who to log in as."),
-    SecurityOption("password_file", "FILE", "The password of --user, on one line."),
-    SecurityOption("token_file", "FILE", "A token, to log in with by OAUTHBEARER."),
+    SecurityOption("profile", "NAME", "Profile to use; by default the one in use."),
+    SecurityOption("ca", "FILE", "CA certificates (PEM) that signed the server's certificate."),
+    SecurityOption("client_cert", "FILE", "Certificate of the client (PEM)."),
+    SecurityOption(
+        "client_key", "FILE", "Private key of the client, if it is not in the same file."
+    ),
+    SecurityOption(
+        "client_key_password_file", "FILE", "File with the password of an encrypted private key."
+    ),
+    SecurityOption("user", "NAME", "User to log in as."),
+    SecurityOption("password_file", "FILE", "File with the password of --user, on one line."),
+    SecurityOption("token_file", "FILE", "File with a token for OAUTHBEARER."),
     SecurityOption(
         "mechanism", "NAME", "SCRAM-SHA-512, SCRAM-SHA-256, PLAIN or OAUTHBEARER (SASL)."
     ),

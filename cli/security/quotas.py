@@ -45,10 +45,10 @@ _UNITS: Final = {
 
 User = Annotated[
     str | None,
-    typer.Option("--for-user", metavar="NAME", callback=check_text, help="Of this user."),
+    typer.Option("--for-user", metavar="NAME", callback=check_text, help="Quotas of this user."),
 ]
 UserDefaults = Annotated[
-    bool, typer.Option("--for-user-defaults", help="Of each user without a quota of their own.")
+    bool, typer.Option("--for-user-defaults", help="Quotas of each user without own quotas.")
 ]
 Client = Annotated[
     str | None,
@@ -56,12 +56,12 @@ Client = Annotated[
         "--for-client-id",
         metavar="NAME",
         callback=check_text,
-        help="Of clients that say this name.",
+        help="Quotas of this client id.",
     ),
 ]
 ClientDefaults = Annotated[
     bool,
-    typer.Option("--for-client-defaults", help="Of each client id without a quota of its own."),
+    typer.Option("--for-client-defaults", help="Quotas of each client id without own quotas."),
 ]
 
 Quotas_ = Mapping[Entity, Mapping[Quota, float]]

@@ -14,7 +14,7 @@ class How(StrEnum):
     """What the broker does with a request when a right is missing."""
 
     WHOLE = "the request is refused"
-    EACH = "that one is refused, the others are answered"
+    EACH = "this item is refused, the others are answered"
     LEFT_OUT = "left out of the answer"
 
 
@@ -23,12 +23,12 @@ class When(StrEnum):
 
     ALWAYS = ""
     NAMED = "named in the request"
-    NOT_NAMED = "of those that are listed"
-    MADE = "that does not exist and would be made (auto.create.topics.enable)"
+    NOT_NAMED = "listed in the answer"
+    MADE = "does not exist, and would be created (auto.create.topics.enable)"
     CONSUMER = "replica_id is -1"
-    FOLLOWER = "replica_id is another"
-    OF_TOPIC = "the settings of a topic"
-    OF_BROKER = "the settings of the broker"
+    FOLLOWER = "replica_id is not -1"
+    OF_TOPIC = "settings of a topic"
+    OF_BROKER = "settings of the broker"
 
 
 @value_class

@@ -1,15 +1,15 @@
 """All consumer groups: which there may be, and when something becomes due in one of them.
 
-As a single group, it does no I/O and gets the time as an argument. `take_replies` gives what is to
-be answered to requests that wait; `next_deadline` says when `time_passed` is to be called.
+Like a single group, it does no I/O and gets the time as an argument. `take_replies` returns the
+answers to waiting requests; `next_deadline` says when to call `time_passed`.
 
-A client whose first request to join got lost asks again, and would leave a member behind that no
-client knows of. So it is given an id first (MEMBER_ID_REQUIRED, KIP-394). Unlike in Kafka a
-rebalance does not wait for clients that have an id only.
+A client repeats its first request to join if the answer got lost, and would leave behind a member
+that no client knows. So it is given an id first (MEMBER_ID_REQUIRED, KIP-394). Unlike in Kafka, a
+rebalance does not wait for clients that only have an id.
 
-One client, a user who logged in or an address, may have at most a multiple of what stays free: one
-alone nearly all, several about as much each, and whoever comes next finds something left, however
-many came before.
+A client is a logged-in user, or an address. It may have at most a multiple of what is still free:
+a single client gets nearly all, several get about the same, and some is left for the next client,
+however many came before.
 """
 
 import heapq

@@ -1,5 +1,4 @@
-"""The groups of a broker, put together with what they need of it; positions of groups that are no
-longer used are forgotten."""
+"""Makes the groups of a broker, and removes positions of groups that are no longer used."""
 
 import asyncio
 from typing import Final

@@ -15,7 +15,7 @@ from ..parking import Partition
 from .base import Services
 
 CHECKED_MAX: Final = 8
-"""The most partitions that are checked for damage because of one fetch."""
+"""The largest number of partitions that one fetch has checked for damage."""
 
 
 def partitions_of(request: FetchRequest) -> Iterator[Partition]:

@@ -332,7 +332,7 @@ def _value(
     match config.config_operation:
         case incremental_alter_configs.SET:
             if config.value is None:
-                raise InvalidRequest(f"{name} is to be set to null; give a value, or delete it")
+                raise InvalidRequest(f"{name} cannot be set to null; give a value, or delete it")
             return config.value
         case incremental_alter_configs.DELETE:
             return None

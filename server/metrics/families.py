@@ -22,14 +22,19 @@ FETCHED_BYTES: Final = "horolog_fetched_bytes"
 TOPIC_COUNTERS: tuple[tuple[str, str, Callable[[TopicFigures], int]], ...] = (
     (
         "horolog_appended_messages",
-        "Messages that clients appended here; not those that a follower copies.",
+        "Messages that clients appended at this broker. Messages that a follower copies do not "
+        "count.",
         lambda topic: topic.messages,
     ),
-    ("horolog_appended_bytes", "Bytes of them, as stored.", lambda topic: topic.bytes_in),
+    (
+        "horolog_appended_bytes",
+        "Stored bytes of the messages that clients appended at this broker.",
+        lambda topic: topic.bytes_in,
+    ),
     (
         FETCHED_BYTES,
-        'Bytes of message sets sent; with window="yes" to readers of windows by their names '
-        "(clicks..20161114T14Z..1h), under the name of the topic.",
+        'Bytes of message sets sent to clients. With window="yes": sent to readers of window '
+        "topics (clicks..20161114T14Z..1h), counted under the topic itself.",
         lambda topic: topic.bytes_out,
     ),
     (
@@ -39,12 +44,12 @@ TOPIC_COUNTERS: tuple[tuple[str, str, Callable[[TopicFigures], int]], ...] = (
     ),
     (
         "horolog_messages_without_create_time",
-        "Messages appended that carried no create time.",
+        "Appended messages without a create time.",
         lambda topic: topic.latency.untimed,
     ),
     (
         "horolog_clock_behind_log",
-        "Appends stamped with the last append time again, because the clock was behind it.",
+        "Appends that got the append time of the append before, because the clock was behind it.",
         lambda topic: topic.clock_behind,
     ),
     (
@@ -54,42 +59,43 @@ TOPIC_COUNTERS: tuple[tuple[str, str, Callable[[TopicFigures], int]], ...] = (
     ),
     (
         "horolog_torn_tails",
-        "Logs whose end recovery cut off where a write was torn.",
+        "Logs with an incomplete last write, which recovery cut off.",
         lambda topic: topic.torn_tails,
     ),
     (
         "horolog_torn_bytes",
-        "Bytes that recovery cut off and kept as .broken.",
+        "Bytes that recovery cut off and kept in .broken files.",
         lambda topic: topic.torn_bytes,
     ),
     (
         "horolog_segments_set_aside",
-        "Segments behind a torn write that recovery kept as .broken.",
+        "Segments after a torn write, which recovery renamed to .broken.",
         lambda topic: topic.segments_set_aside,
     ),
     (
         "horolog_damaged_segments",
-        "Segments in which damaged bytes were found, to be put right by horolog repair.",
+        "Segments in which damaged bytes were found. horolog repair takes the damaged bytes out.",
         lambda topic: topic.damaged_segments,
     ),
     (
         "horolog_retention_deleted_segments",
-        "Segments deleted by retention, or behind a trim.",
+        "Segments deleted by retention, or after a trim.",
         lambda topic: topic.deleted_segments,
     ),
     (
         "horolog_dropped_headers",
-        "Headers of messages that were converted to a format older than v2, which has none.",
+        "Headers lost by conversion to a message format older than v2, which has no headers.",
         lambda topic: topic.dropped_headers,
     ),
     (
         "horolog_repeated_messages",
-        "Messages that an idempotent producer sent again; they had been stored.",
+        "Messages that an idempotent producer sent again although they were stored. They are not "
+        "stored twice.",
         lambda topic: topic.repeated_messages,
     ),
     (
         "horolog_log_failures",
-        "Partitions that stopped taking appends because a write or a sync failed.",
+        "Partitions that refuse appends since a write or a sync failed.",
         lambda topic: topic.failures,
     ),
 )
@@ -104,23 +110,28 @@ TOPIC_COUNTERS_BY: tuple[
         "reason",
         lambda topic: topic.rejected,
     ),
-    ("horolog_segment_rolls", "Segments begun.", "reason", lambda topic: topic.rolls),
+    (
+        "horolog_segment_rolls",
+        "Segments begun, by the reason of the roll.",
+        "reason",
+        lambda topic: topic.rolls,
+    ),
     (
         "horolog_converted_messages",
-        "Messages that changed their format: as they were appended to a later one (append_up) or "
-        "an older one (append_down), or for a reader that knows only an older one (fetch_down).",
+        "Converted messages: on append to a newer format (append_up) or to an older one "
+        "(append_down), or on fetch for a reader that knows only an older format (fetch_down).",
         "direction",
         lambda topic: topic.converted_messages,
     ),
     (
         "horolog_converted_bytes",
-        "Bytes of the message sets that were converted, as they were before.",
+        "Bytes of the converted message sets before the conversion.",
         "direction",
         lambda topic: topic.converted_bytes,
     ),
     (
         "horolog_conversion_seconds",
-        "Time that converting message sets took, compression included.",
+        "Time spent on conversions, compression included.",
         "direction",
         lambda topic: topic.conversion_seconds,
     ),
@@ -188,7 +199,7 @@ def _requests(figures: Figures, gauges: Gauges) -> Iterator[Family]:
     yield Family(
         "horolog_requests_total",
         "counter",
-        "Requests by api and by the first error in the answer.",
+        "Requests, by API and by the first error in the answer.",
         ("api", "error"),
         [
             Sample((("api", api), ("error", error)), number)
@@ -198,8 +209,8 @@ def _requests(figures: Figures, gauges: Gauges) -> Iterator[Family]:
     yield Family(
         "horolog_request_seconds",
         "histogram",
-        "Time from taking a request up to making its answer: for a produce the wait for its sync "
-        "and for followers included, for a fetch the wait for messages.",
+        "Time from the arrival of a request until its answer is ready. It includes the wait of a "
+        "produce request for its sync and for followers, and the wait of a fetch for messages.",
         ("api",),
         [
             sample
@@ -207,8 +218,8 @@ def _requests(figures: Figures, gauges: Gauges) -> Iterator[Family]:
             for sample in _histogram((("api", api),), times.bounds, times.counts, times.sum_seconds)
         ],
     )
-    yield _counter("horolog_received_bytes", "Bytes from clients.", figures.received_bytes)
-    yield _counter("horolog_sent_bytes", "Bytes to clients.", figures.sent_bytes)
+    yield _counter("horolog_received_bytes", "Bytes received from clients.", figures.received_bytes)
+    yield _counter("horolog_sent_bytes", "Bytes sent to clients.", figures.sent_bytes)
     yield Family(
         "horolog_parked_requests",
         "gauge",
@@ -227,23 +238,26 @@ def _connections(figures: Figures, gauges: Gauges) -> Iterator[Family]:
     yield _gauge("horolog_connections", "Open connections.", gauges.connections)
     yield _gauge(
         "horolog_buffered_bytes",
-        "Unread answers, requests that wait, large unfinished ones, and what requests take with "
-        "their answers while they are worked on, of all connections; up to 64 KiB of each do not "
-        "count.",
+        "Memory of all connections for unread answers, waiting requests, incomplete large "
+        "requests, and requests in progress with their answers. Up to 64 KiB of each connection "
+        "do not count.",
         gauges.held_bytes,
     )
-    yield _counter("horolog_connections_opened", "Connections taken.", figures.connections_opened)
+    yield _counter(
+        "horolog_connections_opened", "Accepted connections.", figures.connections_opened
+    )
     yield _by_label(
         "horolog_connections_refused",
-        "Connections closed at once, or not taken; logins above max.connections.per.user.",
+        "Connections closed at once or not accepted, and logins refused by "
+        "max.connections.per.user.",
         "reason",
         figures.connections_refused,
     )
     yield _by_label(
         "horolog_connections_dropped",
-        "Connections closed by the broker because of what the client did, or did not (idle, "
-        "http_idle: it had been idle), for want of memory, or since an answer could not be given "
-        "(file, failed).",
+        "Connections that the broker closed: because of the client (idle and http_idle: it sent "
+        "nothing for too long), for lack of memory, or because an answer could not be sent (file, "
+        "failed).",
         "reason",
         figures.connections_dropped,
     )
@@ -252,8 +266,8 @@ def _connections(figures: Figures, gauges: Gauges) -> Iterator[Family]:
     )
     yield _by_label(
         "horolog_http_requests_refused",
-        "Requests to the HTTP port that were malformed, lacked a login, or had a Host or Expect "
-        "that is not answered.",
+        "Requests to the HTTP port that were refused: malformed, without a login, or with a Host "
+        "or Expect header that the broker does not accept.",
         "reason",
         figures.http_requests_refused,
     )
@@ -296,7 +310,8 @@ def _latency(figures: Figures) -> Iterator[Family]:
     yield Family(
         "horolog_latency_seconds",
         "histogram",
-        "Append time minus create time of messages that clients appended here; below 0 is 0.",
+        "Append time minus create time of messages that clients appended at this broker. Negative "
+        "values count as 0.",
         ("topic",),
         (
             sample
@@ -345,13 +360,13 @@ def _logs(gauges: Gauges) -> Iterator[Family]:
     yield Family(
         "horolog_log_end_offset",
         "gauge",
-        "Offset that the next message of the partition gets.",
+        "Offset of the next message of the partition.",
         ("topic", "partition"),
         ends(),
     )
     for name, text, values in (
         ("horolog_log_size_bytes", "Bytes of messages on disk.", sizes),
-        ("horolog_log_segments", "Segments.", segments),
+        ("horolog_log_segments", "Number of segments.", segments),
         ("horolog_log_unflushed_messages", "Messages not known to be synced.", unflushed),
         (
             "horolog_pinned_segments",
@@ -361,7 +376,7 @@ def _logs(gauges: Gauges) -> Iterator[Family]:
         ),
         (
             "horolog_not_cleaned_bytes",
-            "Bytes of compacted topics (cleanup.policy) that no cleaner has gone over yet.",
+            "Bytes of compacted topics (cleanup.policy) that were not cleaned yet.",
             not_cleaned,
         ),
     ):
@@ -407,20 +422,20 @@ def _groups(groups: GroupFigures) -> Iterator[Family]:
     yield Family(
         "horolog_groups",
         "gauge",
-        "Consumer groups that have, or had, members since the broker looks after groups.",
+        "Consumer groups that had members since the broker became their coordinator, by state.",
         ("state",),
         [Sample((("state", state),), number) for state, number in groups.states.items()],
     )
     yield _gauge("horolog_group_members", "Members of all groups.", groups.members)
     yield _gauge(
-        "horolog_group_bytes", "Memory that the members of all groups take.", groups.size_bytes
+        "horolog_group_bytes", "Memory used by the members of all groups.", groups.size_bytes
     )
     yield _counter(
-        "horolog_group_rebalances", "Rebalances of groups that were begun.", groups.rebalances
+        "horolog_group_rebalances", "Rebalances begun, of all groups.", groups.rebalances
     )
     yield _by_label(
         "horolog_group_members_removed",
-        "Members that a group has no more.",
+        "Members that left or were removed from a group.",
         "reason",
         groups.members_gone,
     )
@@ -429,12 +444,12 @@ def _groups(groups: GroupFigures) -> Iterator[Family]:
 def _remembered(gauges: Gauges) -> Iterator[Family]:
     yield _gauge(
         "horolog_positions_bytes",
-        "Memory that named positions take, of max.positions.bytes.",
+        "Memory used by named positions; max.positions.bytes limits it.",
         gauges.positions_bytes,
     )
     yield _gauge(
         "horolog_producer_states_bytes",
-        "Memory that idempotent producers take, of max.producer.states.bytes.",
+        "Memory used by the states of idempotent producers; max.producer.states.bytes limits it.",
         gauges.producer_states_bytes,
     )
 
@@ -451,15 +466,15 @@ def _background(figures: Figures, gauges: Gauges) -> Iterator[Family]:
     yield Family(
         "horolog_loop_lag_seconds",
         "histogram",
-        "How late the event loop is, looked at twice a second: so long every client waits.",
+        "Delay of the event loop, measured twice a second. Every client waits that long.",
         (),
         list(_histogram((), FSYNC_BUCKETS_SECONDS, lag.counts, lag.sum_seconds)),
     )
     yield from _scrubbing(figures)
     yield _by_label(
         "horolog_clock_steps",
-        "Times the wall clock moved otherwise than the monotonic one by more than "
-        "clock.step.max.ms; forward_while_stopped may be the time that the broker was stopped.",
+        "Steps of the wall clock against the monotonic clock by more than clock.step.max.ms. "
+        "forward_while_stopped can also be the time for which the broker was stopped.",
         "direction",
         figures.clock_steps,
     )
@@ -470,13 +485,13 @@ def _background(figures: Figures, gauges: Gauges) -> Iterator[Family]:
     )
     yield _by_label(
         "horolog_failed_task_passes",
-        "Passes of background tasks that failed and are tried again.",
+        "Failed passes of background tasks; each is tried again.",
         "task",
         figures.failed_passes,
     )
     yield _by_label(
         "horolog_suppressed_log_lines",
-        "Log lines not written because there were too many like them.",
+        "Log lines that were not written because there were too many of the same event.",
         "event",
         figures.suppressed_lines,
     )
@@ -485,18 +500,19 @@ def _background(figures: Figures, gauges: Gauges) -> Iterator[Family]:
 def _scrubbing(figures: Figures) -> Iterator[Family]:
     yield _counter(
         "horolog_scrubbed_bytes",
-        "Bytes of logs that were read again to see whether they have changed on the disk.",
+        "Bytes of logs that scrubbing has read to find damage.",
         figures.scrubbed_bytes,
     )
     yield _counter(
         "horolog_scrub_rounds",
-        "Times that all logs have been read through for that.",
+        "How often scrubbing has read all logs.",
         figures.scrub_rounds,
     )
     total = figures.scrub_total_bytes
     yield _gauge(
         "horolog_scrub_progress_ratio",
-        "How much of the logs the present round has read, or the last one; 0 before the first.",
+        "Share of the logs that the present round of scrubbing has read, or the last round if "
+        "none is running. 0 before the first round.",
         min(figures.scrub_done_bytes / total, 1.0) if total else 0.0,
     )
 
@@ -541,7 +557,7 @@ def security_families(
     yield Family(
         "horolog_unauthenticated_connections",
         "gauge",
-        "Connections in a TLS handshake, or in a login that is required.",
+        "Connections that have not finished their TLS handshake, or a required login.",
         (),
         [Sample((), unauthenticated)],
     )
@@ -558,29 +574,30 @@ def security_families(
     yield Family(
         "horolog_tls_failures_total",
         "counter",
-        "TLS handshakes that failed, or were none.",
+        "Failed TLS handshakes, and connections that sent something else than a handshake.",
         ("reason",),
         [Sample((("reason", reason),), count) for reason, count in figures.tls_failures.items()],
     )
     yield Family(
         "horolog_quota_throttled_total",
         "counter",
-        "Answers after which the client was not listened to for a while, by the quota.",
+        "Throttled answers, by quota: after the answer the broker reads nothing from the client "
+        "for a while.",
         ("quota",),
         [Sample((("quota", quota),), number) for quota, number in figures.throttled.items()],
     )
     yield Family(
         "horolog_quota_throttled_seconds_total",
         "counter",
-        "How long that was, all together.",
+        "Total time for which clients were throttled, by quota.",
         ("quota",),
         [Sample((("quota", quota),), sec) for quota, sec in figures.throttled_seconds.items()],
     )
     yield Family(
         "horolog_tls_certificate_days",
         "gauge",
-        "Days until the broker's certificate expires; negative when it has. Without TLS there is "
-        "none.",
+        "Days until the broker's certificate expires; negative after it has expired. Absent "
+        "without TLS.",
         (),
         [] if certificate_days is None else [Sample((), certificate_days)],
     )

@@ -35,48 +35,51 @@ def replica_families(figures: ReplicaFigures | None) -> Iterator[Family]:
 
     yield gauge(
         "horolog_leader",
-        "1 at the broker that leads, 0 at a follower; absent where a broker is alone.",
+        "1 at the leader, 0 at a follower; absent at a single broker.",
         one.leads,
     )
-    yield gauge("horolog_leader_epoch", "The highest leader epoch that is known.", one.epoch)
+    yield gauge(
+        "horolog_leader_epoch", "The highest leader epoch that this broker knows.", one.epoch
+    )
     yield gauge(
         "horolog_replicas",
-        "Brokers that there are to be, the leader included: by hand cluster.brokers; with etcd "
-        "those that were there since the leader started, unless they were removed. 0 where the "
-        "broker does not lead.",
+        "Brokers that belong to the cluster, the leader included. By hand: cluster.brokers. With "
+        "etcd: all brokers that registered since the leader started and were not removed. 0 at a "
+        "broker that does not lead.",
         one.replicas,
     )
     yield gauge(
         "horolog_in_sync_replicas",
-        "Brokers in sync, the leader included; 0 where the broker does not lead.",
+        "In-sync replicas, the leader included. 0 at a broker that does not lead.",
         one.in_sync,
     )
     yield gauge(
         "horolog_under_min_insync",
-        "1 while acks=all is refused, to some topic at least, because too few brokers are in sync.",
+        "1 while acks=all is refused for at least one topic, because too few replicas are in sync.",
         one.under_min,
     )
     yield gauge(
-        "horolog_elections_total", "How often the broker began to lead.", one.elections, "counter"
+        "horolog_elections_total", "How often this broker became leader.", one.elections, "counter"
     )
     yield gauge(
         "horolog_not_replicated_partitions",
-        "Partitions that are damaged here, or of which something cannot be copied, from the leader "
-        "or to a follower.",
+        "Partitions that are damaged at this broker, or cannot be copied completely from the "
+        "leader or to a follower.",
         one.not_copied,
     )
     yield Family(
         "horolog_replica_lag",
         "gauge",
-        "Messages that a follower lacks, at the leader; of one that is gone, by what it said last.",
+        "Messages that a follower lacks, as the leader knows it. For a follower that is down: "
+        "since its last report.",
         ("broker",),
         [Sample((("broker", str(broker)),), lag) for broker, (lag, _) in one.lags.items()],
     )
     yield Family(
         "horolog_replica_lag_seconds",
         "gauge",
-        "Age of the oldest message that a follower lacks, at the leader; 0 when it lacks none, "
-        "absent where that is not known.",
+        "Age of the oldest message that a follower lacks, as the leader knows it. 0 if it lacks "
+        "none; absent if not known.",
         ("broker",),
         [
             Sample((("broker", str(broker)),), seconds)

@@ -19,7 +19,7 @@ SECONDS: Final = 2.0
 
 
 @value_class
-class Spot:
+class HistogramCell:
     """Position at which counting continues."""
 
     partition: int
@@ -68,7 +68,7 @@ async def histogram(services: Services, query: Query) -> dict[str, object]:
     every_ms = _length_of_bars(query, until_ms - from_ms)
     partitions = services.logs.topic(topic).partitions
     spot = _first_spot(query, partitions)
-    going_on: Spot | None = None
+    going_on: HistogramCell | None = None
     total = _Sum(-(-(until_ms - from_ms) // every_ms))
     stop = services.work.time() + SECONDS
     for _ in range(PARTITIONS_AT_ONCE):
@@ -111,18 +111,20 @@ def _length_of_bars(query: Query, length_ms: int) -> int:
     return max(-(-length_ms // bars), 1)
 
 
-def _first_spot(query: Query, partitions: int) -> Spot:
+def _first_spot(query: Query, partitions: int) -> HistogramCell:
     partition = query.integer("partition", 0, maximum=PARTITION_MAX)
     if partition >= partitions:
         raise PageRefusal(404, f"partition is {partition}; the topic has 0 to {partitions - 1}")
-    return Spot(partition, query.integer("offset", -1), query.integer("end", -1))
+    return HistogramCell(partition, query.integer("offset", -1), query.integer("end", -1))
 
 
-def _spot_behind(spot: Spot, answer: CountByTimeResponse, partitions: int) -> Spot | None:
+def _spot_behind(
+    spot: HistogramCell, answer: CountByTimeResponse, partitions: int
+) -> HistogramCell | None:
     if answer.next_offset >= 0:
-        return Spot(spot.partition, answer.next_offset, answer.end_offset)
+        return HistogramCell(spot.partition, answer.next_offset, answer.end_offset)
     if spot.partition + 1 < partitions:
-        return Spot(spot.partition + 1)
+        return HistogramCell(spot.partition + 1)
     return None
 
 

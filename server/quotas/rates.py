@@ -138,8 +138,8 @@ class Rate:
 
 
 class TokenBucket:
-    """Token bucket of KIP-599, refilled at the quota's rate up to what all windows together would
-    bring. Usage is never refused: the number of tokens may become negative."""
+    """Token bucket of KIP-599. It is refilled at the quota's rate, up to the amount of all windows
+    together. Usage is never refused: the number of tokens may become negative."""
 
     __slots__ = ("_at", "_limit", "_tokens")
 

@@ -1,5 +1,5 @@
-"""Quotas, as they are made of the stored ones, and which of them is a client's: Kafka's entities in
-Kafka's order of precedence."""
+"""The quotas in use, and the quota that applies to a client: Kafka's entities, in Kafka's order of
+precedence."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

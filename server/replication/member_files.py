@@ -118,9 +118,9 @@ class IdentityFile:
     """The file `replication-identity` of a data directory, for one run of a broker.
 
     The state machine goes on only when a stored identity is synced, so the event loop would wait
-    for the disk. A new epoch, or the revision of a state that is to be counted, may be stored early
-    because both only grow. So the code that first reads a new value stores it ahead, in a thread,
-    and nothing is left to be written when the state machine gets the value.
+    for the disk. A new epoch, or a revision of the cluster's state, may be stored early because
+    both only grow. So the code that first reads a new value stores it ahead, in a thread, and
+    nothing is left to be written when the state machine gets the value.
     """
 
     def __init__(self, files: Files, data_dir: Path, broker_id: int) -> None:

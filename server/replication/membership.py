@@ -75,17 +75,17 @@ async def _why_foreign(settings: BrokerSettings, files: Files, observe: Observer
             return f"{IDENTITY_FILE} cannot be read: {error}"
         joined = known.identity.highest_epoch > NO_EPOCH
     if not joined:
-        return "it has topics that are of no cluster" if holds_data else ""
+        return "it has topics that belong to no cluster" if holds_data else ""
     ours = _cluster_id(files, settings)
     try:
         theirs = await _asked(settings)
     except (HorologError, OSError, ValueError) as error:
         text = error.message if isinstance(error, HorologError) else str(error)
-        observe("not_discarded", reason="it is not known which cluster it is to be", error=text)
+        observe("not_discarded", reason="the cluster to join is not known", error=text)
         return ""
     if theirs in (ours, ""):
         return ""
-    return f"it is of cluster {ours or 'unknown'}, and is to be of cluster {theirs}"
+    return f"it belongs to cluster {ours or 'unknown'}, and is to join cluster {theirs}"
 
 
 def _cluster_id(files: Files, settings: BrokerSettings) -> str:
@@ -96,7 +96,7 @@ def _cluster_id(files: Files, settings: BrokerSettings) -> str:
 
 
 async def _asked(settings: BrokerSettings) -> str:
-    """Ask for the id of the cluster that is to be joined; empty if there is no such cluster yet."""
+    """Return the id of the cluster to join; empty if there is no such cluster yet."""
     if settings.cluster_etcd:
         return await _in_etcd(settings)
     accepts = AcceptsFollower(settings.cluster_credentials, settings.cluster_ca)

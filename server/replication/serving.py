@@ -278,7 +278,7 @@ class Serving:
         return handle
 
     def _brokers(self, handler: Handler) -> Handler:
-        """Return the handler that answers with all known brokers, and which of them leads."""
+        """Return a handler whose answers name all known brokers and the leader."""
 
         def handle(services: Services, request: Any, call: Call) -> Any:
             response = handler(services, request, call)

@@ -21,7 +21,7 @@ from ...storage.log.epoch_history import NO_EPOCH
 from ...storage.metadata.state_copy import StatePart
 from ...storage.names import MAX_OFFSET
 from ...storage.read.slices import FileRange, Slice
-from ...storage.replica.copy_facts import CopyFacts, MalformedFacts, Stored, Stretch
+from ...storage.replica.copy_facts import CopyFacts, MalformedFacts, ReceivedSets, Stored
 from ...storage.replica.copying import Copied
 from ..network.file_sending import MAX_FILE_RANGES, MIN_FILE_RANGE_BYTES
 
@@ -59,7 +59,7 @@ def _check_owners(owners: Iterable[EpochOwner]) -> None:
     for one in owners:
         if one.epoch < 0 or not 1 <= one.broker_id <= MAX_BROKER_ID or one.nonce < 0:
             raise InvalidRequest(
-                f"epoch {one.epoch} is said to be of broker {one.broker_id}, nonce {one.nonce}: "
+                f"epoch {one.epoch} has the leader {one.broker_id}, nonce {one.nonce}: "
                 f"a broker id is 1 to {MAX_BROKER_ID}, the others are 0 or more"
             )
 
@@ -68,8 +68,8 @@ def _check_position(one: ReplicaPosition) -> None:
     least = min(one.log_start_offset, one.synced_offset)
     if not least >= 0 or not one.log_start_offset <= one.end_offset or one.last_epoch < NO_EPOCH:
         raise InvalidRequest(
-            f"a position in {one.topic[:249]}-{one.partition} from {one.log_start_offset} to "
-            f"{one.end_offset}, synced to {one.synced_offset}, of epoch {one.last_epoch}, is none"
+            f"invalid position in {one.topic[:249]}-{one.partition}: from {one.log_start_offset} "
+            f"to {one.end_offset}, synced to {one.synced_offset}, epoch {one.last_epoch}"
         )
 
 
@@ -134,7 +134,7 @@ def take_response(response: ReplicateResponse, here: Callable[[ReplicatedPart], 
     if response.answers not in (
         Answers.WELCOME, Answers.REFUSAL, Answers.FETCHED, Answers.HANDED_OVER
     ):  # fmt: skip
-        raise InvalidRequest(f"a leader's answer is of kind {response.answers}; there are 0 to 3")
+        raise InvalidRequest(f"answers is {response.answers}; it must be 0, 1, 2 or 3")
     _check_owners(response.owners)
     if not all(map(here, response.parts)):
         response.parts = [part for part in response.parts if here(part)]
@@ -146,7 +146,7 @@ def _take_part(part: ReplicatedPart) -> None:
     numbers = (part.log_start_offset, part.first_visible_offset, part.sync_to)
     begins = [*part.diverging, *part.epochs]
     if min(numbers) < 0 or part.high_watermark < -1 or any(not _is_begin(one) for one in begins):
-        raise InvalidRequest(f"what the leader says of {part.topic}-{part.partition} cannot be")
+        raise InvalidRequest(f"the leader sent invalid offsets for {part.topic}-{part.partition}")
     part.producer_state = b"".join(part.producers) or None
     if part.records is None:
         return
@@ -154,9 +154,9 @@ def _take_part(part: ReplicatedPart) -> None:
         facts = CopyFacts.decode(part.facts)
     except MalformedFacts as error:
         raise InvalidRequest(
-            f"what goes with the messages of {part.topic}-{part.partition} is not good: {error}"
+            f"the leader sent invalid facts for {part.topic}-{part.partition}: {error}"
         ) from error
-    part.stored = Stored(Stretch(part.records, facts), part.next_offset, len(part.records))
+    part.stored = Stored(ReceivedSets(part.records, facts), part.next_offset, len(part.records))
 
 
 def _is_begin(one: EpochBegin) -> bool:
@@ -167,5 +167,5 @@ def read_state_part(part: ReplicatedPart) -> StatePart:
     """Return the part of the metadata log's stored state in an answer. Raises `InvalidRequest`."""
     numbers = (part.state_offset, part.state_bytes, part.state_position)
     if min(numbers) < 0 or max(numbers) > MAX_OFFSET:
-        raise InvalidRequest(f"a part of a state at {numbers} cannot be")
+        raise InvalidRequest(f"invalid part of the metadata log's state: {numbers}")
     return StatePart(*numbers, part.state)

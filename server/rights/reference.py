@@ -32,13 +32,13 @@ _INTRODUCTION: Final = """\
 
 Generated from the declarations in `protocol/api/` by `make docs`.
 
-What each request asks for, in Kafka's protocol and in the native one, where `authorization=on`.
-[Guarding a broker](guarding.md) says how rules are given. All rows of a request have to be met,
-where they apply; of the rights in one row one is enough. Errors are 29 for a topic, 30 for a group
-and 31 for the cluster; whether there is a topic or group of that name makes no difference to the
-answer.
+The rights that each request needs, in Kafka's protocol and in the native one, with
+`authorization=on`. [Guarding a broker](guarding.md) says how to give rights. A request needs all
+its rows, as far as their condition applies; of several rights in a row, one is enough. Errors are
+29 for a topic, 30 for a group and 31 for the cluster. They do not tell whether the topic or group
+exists.
 
-| request | right | where | without it |
+| request | right | condition | without it |
 |---|---|---|---|"""
 
 _MATRIX: Final = """

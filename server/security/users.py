@@ -1,7 +1,7 @@
 """Users, as logins and requests need them.
 
 A stored user has a salted key per mechanism (`StoredCredential`). It contains no password and
-cannot be used to log in, but whoever has a copy can test passwords against it.
+cannot be used to log in, but a person with a copy can test passwords against it.
 
 An unknown name has a credential too, derived from the name and a secret key, so that its login
 proceeds like one with a wrong password, message by message. The key is stored with the first user,

@@ -219,9 +219,9 @@ def is_known_host(header: str, names: Collection[str]) -> bool:
     """Whether the `Host` of a request is an address, `localhost` or one of `names`, with a port or
     without.
 
-    A browser lets a page of any site read what comes from that site's own name, and the owner of a
-    name can let it point here (DNS rebinding). So requests are answered only under addresses, which
-    have no owner who could, `localhost`, and names that the operator has given.
+    A browser lets the page of a site read answers from that site's own name. The owner of a name
+    can let it point to this broker (DNS rebinding). So the broker answers only requests for
+    addresses, for `localhost`, and for names that the operator has set.
     """
     match = _HOST.fullmatch(header)
     if match is None:

@@ -322,7 +322,7 @@ class _Planning:
         if point is None or not torn_bytes or point <= good_end:
             return
         if not self._gaps and point - good_end > OFFSETS_PER_BYTE * torn_bytes:
-            return  # The file never held so many messages.
+            return  # The file cannot have held that many messages.
         plan.end_offset = plan.new_segment = point
         plan.gaps = plan.gaps or not self._gaps
         self._step(

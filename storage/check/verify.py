@@ -186,7 +186,7 @@ def verify(files: Files, directory: Path) -> Iterator[Finding]:
 
 
 def _verify_alone(files: Files, directory: Path) -> Iterator[Finding]:
-    """Check a partition's folder, with what a surrounding data directory knows of it."""
+    """Check a partition's folder, using the files of the data directory around it."""
     key = parse_folder_name(directory.resolve().name)
     parent = directory.resolve().parent
     gaps = True

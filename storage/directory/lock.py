@@ -1,8 +1,8 @@
 """The lock of a data directory: one process at a time.
 
 `.lock` is held with `flock` and has the process id of its holder as text, so that a refused broker
-can name the holder. The kernel releases the lock when the holder dies; a leftover file locks nobody
-out. The file's modification time tells when the directory was last in use.
+can name the holder. The system releases the lock when the holder dies, so a leftover file does
+no harm. The file's modification time tells when the directory was last in use.
 """
 
 import os

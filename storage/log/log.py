@@ -75,8 +75,8 @@ class Flusher:
         """Return the work of a sync, or `None` if there is nothing to do. Pass it to `end_flush`
         once run.
 
-        With `closed_only`, the active segment is left out: appends wait while the file that they go
-        to is synced, and after a roll nobody waits for it (R-13).
+        With `closed_only`, the active segment is left out: appends wait while its file is synced,
+        and after a roll no request waits for that sync (R-13).
         """
         log = self._log
         end = log.segment_list.active.base_offset if closed_only else log.log_end_offset

@@ -150,7 +150,7 @@ class Recovery:
         if closed:
             return False
         left_bytes = segment.size_bytes - scan.good_bytes
-        # The file never held so many messages: the recovery point cannot be trusted.
+        # The file cannot have held that many messages, so the recovery point is wrong.
         unbelievable = self._recovery_point - scan.next_offset > OFFSETS_PER_BYTE * left_bytes
         if unbelievable and not self._gaps:
             return True

@@ -59,7 +59,7 @@ class MetadataLog:
         *,
         adopts: bool,
     ) -> None:
-        """`follow_from` or `lead_alone` is to be called next.
+        """Call `follow_from` or `lead_alone` next.
 
         With `adopts`, an existing folder with files becomes a partition of a topic that is
         created: at a single broker, and if the topics file was lost.

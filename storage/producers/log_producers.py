@@ -1,11 +1,11 @@
-"""The producers of one log: their states in memory, and the snapshots of them in its folder.
+"""The producers of one log: their states in memory, and their snapshots in the folder of the log.
 
-States follow from what is stored, so that they are never lost, only slow to come by: without a
-snapshot the heads of all batches of the log have to be read. One is written when a segment is
-closed and at a clean stop, of logs that hold batches; the two newest are kept. A snapshot waits for
-the sync of everything below its offset, so that none is there which speaks of messages that a power
-cut has taken; before segments are dropped, which take the batches with them, it is written at once.
-Should a power cut take messages below it all the same, the next start removes it.
+States follow from the stored batches, so they are never lost. But without a snapshot, the heads of
+all batches in the log have to be read. A snapshot is written when a segment is closed and at a
+clean stop, if the log has batches; the two newest are kept. A snapshot is written after the sync of
+everything below its offset, so that it does not describe messages that a power cut has removed.
+Before segments are deleted, with their batches, it is written at once; if a power cut then removes
+messages below its offset, the next start removes the snapshot too.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,13 +1,13 @@
-"""Find an offset by time.
+"""Finds an offset by time.
 
-The segment is found by bisection over the running maximum of the segments' largest timestamps, the
-place in it through its time index and offset index, and the message by reading on from there. A
-search is a series of bounded steps, so that a long one can make room for others.
+The segment is found by bisection over the running maximum of the segments' largest timestamps. The
+place in the segment is found through its time index and offset index, and the message by reading on
+from there. A search is a series of bounded steps, so that other requests run between the steps of a
+long one.
 
-Nearly every search comes down to one look for a time in one segment, which reads once from the last
-index entry on that is in front of what is searched. Whatever is not as usual there (bytes that are
-not good, compressed messages, an entry that is larger than the read) takes more than one step,
-which finds out what is wrong; compressed entries are opened in pieces.
+Nearly every search is one look in one segment: one read, which begins at the last index entry
+before the time. Other cases (damaged bytes, compressed messages, an entry that is larger than the
+read) take further steps. These find the damage, and decompress entries in pieces.
 """
 
 from bisect import bisect_left

@@ -69,7 +69,7 @@ class MalformedFacts(ValueError):
 
 @value_class
 class CopyFacts:
-    """What goes with a part of a log that begins at `offset`."""
+    """Data about a part of a log that begins at `offset`."""
 
     offset: int
     segment_base: int
@@ -235,8 +235,8 @@ class CopyFacts:
 
 
 @value_class
-class Stretch:
-    """What a follower was sent of a log."""
+class ReceivedSets:
+    """Record sets of a log that a follower received, and data about them."""
 
     records: bytes | memoryview
     facts: CopyFacts
@@ -246,8 +246,8 @@ class Stored(NamedTuple):
     """Whole record sets as they are stored in a log."""
 
     data: Any
-    """What `append_stored` of a copy takes; of a log that is read a `Copied`, and of what was
-    received a `Stretch`."""
+    """The record sets, as the `append_stored` of a copy takes them: a `Copied` if they were read
+    from a log, a `ReceivedSets` if they were received."""
     next_offset: int
     """First offset after the sets."""
     size_bytes: int

@@ -51,7 +51,7 @@ class Reached(NamedTuple):
     """Value of the segment's `cuts` then: bytes that were truncated may have been replaced."""
 
     def behind(self, log: Log, max_bytes: int) -> Slice | None:
-        """Return what was appended since, if it is all in one format and in this segment."""
+        """Return the bytes appended since then, if they have one format and are in this segment."""
         segment, position = self.segment, self.position
         size = segment.size_bytes - position
         goes_on = (
@@ -77,8 +77,9 @@ def read_copy(
     far: bool,
     reached: Reached | None = None,
 ) -> Copied:
-    """What `log` holds from `offset` on, seen or not; see `ReplicaLog.read`. `reached` is where it
-    ended once: a follower that keeps up asks for what follows there, which is not looked for."""
+    """Return the messages of `log` from `offset` on, committed or not; see `ReplicaLog.read`.
+    `reached` is where an earlier call ended: a follower that keeps up continues there, and no
+    search is needed."""
     if not log.prepared:
         if not far:
             raise FarAway

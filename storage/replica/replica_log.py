@@ -25,7 +25,7 @@ from ..log.leader_epochs import EpochWrite
 from ..log.log import Log
 from ..log.trimmed import may_be_untimed
 from ..producers.producer_snapshots import decode_snapshot, encode_snapshot
-from .copy_facts import CopyFacts, MalformedFacts, Stored, Stretch
+from .copy_facts import CopyFacts, MalformedFacts, ReceivedSets, Stored
 from .copying import Copied, Reached, check_copied, reached_by, read_copy, spans_within
 
 Partition = tuple[str, int]
@@ -186,7 +186,7 @@ class ReplicaLog:
 
     def needs_lines(self, stored: Stored) -> bool:
         """Whether `append_stored` would write of epochs that are not known here."""
-        stretch: Stretch | None = stored.data
+        stretch: ReceivedSets | None = stored.data
         if stretch is None or not stretch.facts.epochs:
             return False
         epochs = self.log.epochs
@@ -194,7 +194,7 @@ class ReplicaLog:
 
     def lines_of(self, stored: Stored) -> EpochWrite | None:
         """What `append_stored` would write of epochs; to be run, and noted."""
-        stretch: Stretch | None = stored.data
+        stretch: ReceivedSets | None = stored.data
         if stretch is None:
             return None
         try:
@@ -253,8 +253,8 @@ class ReplicaLog:
         log.producers.abort_open(log.log_end_offset)
 
     def _take_for_own(self, epoch: int) -> None:
-        """Nobody knows in which epochs the messages were written. They count as messages of this
-        one, of which no other log has any: so all others are copied anew."""
+        """Count all messages as messages of this epoch, because their epochs are not known. No
+        other log has messages of this epoch, so all others are copied anew."""
         log = self.log
         first_offset = log.segment_list.first.base_offset
         with suppress(OSError, StorageError):  # The next epoch is written all the same.
@@ -287,7 +287,7 @@ class ReplicaLog:
 
     def append_stored(self, stored: Stored) -> bool:
         """Changes nothing, where it cannot be appended: other partitions go on."""
-        stretch: Stretch | None = stored.data
+        stretch: ReceivedSets | None = stored.data
         if stretch is None:
             return True
         due = self.log.log_end_offset
@@ -404,7 +404,7 @@ class ReplicaLog:
         due = log.log_end_offset
         if facts.offset != due:
             raise InvalidRequest(
-                f"a stretch from offset {facts.offset} on is to be appended to "
+                f"cannot append messages from offset {facts.offset} on to "
                 f"{log.topic}-{log.partition}, which ends at {due}"
             )
         try:

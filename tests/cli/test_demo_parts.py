@@ -1,5 +1,6 @@
 """What the demo picks to show, and how it writes."""
 
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,25 @@ def test_the_window_has_the_messages_between_its_times(
         assert window.start < window.end
         assert first_at(times, window.start_ms) == window.start
         assert first_at(times, window.end_ms) == window.end
+
+
+def differs(times: list[int | None], start: int, end: int, start_ms: int, end_ms: int) -> bool:
+    exact = {i for i, time in enumerate(times) if time is not None and start_ms <= time < end_ms}
+    return exact != set(range(start, end))
+
+
+@given(TIMES, st.integers(1, 10))
+def test_the_window_is_one_that_a_range_of_offsets_gets_wrong(
+    times: list[int | None], messages: int
+) -> None:
+    window = window_to_replay(stored(times), messages)
+    newer = [
+        (i, time) for i, time in enumerate(times) if time is not None and first_at(times, time) == i
+    ]
+    windows = [(a, b, c, d) for (a, c), (b, d) in combinations(newer, 2)]
+    if any(differs(times, *one) for one in windows):
+        assert window is not None
+        assert differs(times, window.start, window.end, window.start_ms, window.end_ms)
 
 
 def records(times: list[int]) -> list[NewRecord]:

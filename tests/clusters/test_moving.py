@@ -10,7 +10,7 @@ from horolog.bench.apache_kafka import ApacheKafka
 from horolog.client.cluster.kafka_cluster import KafkaCluster
 from horolog.testing.broker import running_broker
 from horolog.testing.ports import free_port
-from horolog.testing.proxy import Direction, Harm, Plan, proxied
+from horolog.testing.proxy import Direction, InjectedFault, Plan, proxied
 
 from .conftest import NewTopic
 
@@ -94,7 +94,7 @@ async def test_an_answer_that_got_lost_doubles_nothing(
 
         assert await send(b"first") == 0
         passed = proxy.links[-1].passed[Direction.TO_CLIENT]
-        proxy.plan = Plan(Direction.TO_CLIENT, passed - 1, Harm.RESET)
+        proxy.plan = Plan(Direction.TO_CLIENT, passed - 1, InjectedFault.RESET)
         number = len(proxy.links)
         assert await send(b"other") == copies
         proxy.plan = None

@@ -13,7 +13,7 @@ from horolog.bench.apache_kafka import ApacheKafka, KafkaBroker
 from horolog.testing.broker import running_broker
 from horolog.testing.ports import free_port
 from horolog.testing.program import Program
-from horolog.testing.proxy import Direction, Harm, Plan, Proxy, proxied
+from horolog.testing.proxy import Direction, InjectedFault, Plan, Proxy, proxied
 
 from .conftest import NewTopic
 from .test_moving import leaders
@@ -142,7 +142,7 @@ async def test_a_lost_answer_to_a_set(tmp_path: Path, idempotent: bool | None) -
 
         await send(b"first")
         passed = proxy.links[-1].passed[Direction.TO_CLIENT]
-        proxy.plan = Plan(Direction.TO_CLIENT, passed - 1, Harm.RESET)
+        proxy.plan = Plan(Direction.TO_CLIENT, passed - 1, InjectedFault.RESET)
         number = len(proxy.links)
         if idempotent is None:
             assert [one.offset for one in await send(b"other")] == [2, 3]

@@ -12,7 +12,7 @@ import pytest
 
 from horolog import Admin, Producer
 from horolog.protocol.errors import InvalidConfig
-from horolog.replication.cluster_state import Kept
+from horolog.replication.cluster_state import KeptMember
 from horolog.server.broker import Broker as Server
 from horolog.server.replication.cluster import Cluster
 from horolog.server.replication.etcd.access import Access
@@ -101,10 +101,10 @@ def test_remove_by_hand_is_refused_with_what_to_do(given: tuple[str, ...]) -> No
     assert "stop that broker, and start the others with a smaller cluster.brokers" in result.err
 
 
-def kept_members(etcd: EtcdProcess) -> frozenset[Kept]:
+def kept_members(etcd: EtcdProcess) -> frozenset[KeptMember]:
     """The members that etcd keeps although they are out of the ISR."""
 
-    async def read() -> frozenset[Kept]:
+    async def read() -> frozenset[KeptMember]:
         async with EtcdClient(Access((etcd.url,))) as client:
             seen = await ClusterStore(Gateway(client), "test").read()
             assert seen.view is not None

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.replication.cluster_state import ClusterState, Halt, Kept, MemberInfo, ReplicaExtent
+from horolog.replication.cluster_state import (
+    ClusterState,
+    Halt,
+    KeptMember,
+    MemberInfo,
+    ReplicaExtent,
+)
 from horolog.replication.settings import Incarnation, Member
 from horolog.server.replication.etcd.client import BadValue
 from horolog.server.replication.etcd.values import (
@@ -30,7 +36,7 @@ states = st.builds(
     numbers,
     st.none() | runs,
     st.frozensets(members, max_size=5),
-    st.frozensets(st.builds(Kept, members, numbers), max_size=5),
+    st.frozensets(st.builds(KeptMember, members, numbers), max_size=5),
     numbers,
     st.integers(-1, 2**62),
     st.none() | st.builds(Halt, st.integers(-1, 2**31 - 1)),

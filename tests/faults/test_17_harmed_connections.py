@@ -23,7 +23,7 @@ from horolog.protocol.records.messages.sets import NewRecord
 from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
-from horolog.testing.proxy import Direction, Harm, Plan, Proxy, proxied
+from horolog.testing.proxy import Direction, InjectedFault, Plan, Proxy, proxied
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result
 from horolog.testing.waiting import until
 from horolog.testing.wire import Wire, wire
@@ -93,7 +93,7 @@ class Place:
 
 def is_answered(request: bytes, plan: Plan) -> bool:
     """Whether the answer comes through all the same."""
-    halved = (plan.direction, plan.harm) == (Direction.TO_SERVER, Harm.HALF_CLOSE)
+    halved = (plan.direction, plan.harm) == (Direction.TO_SERVER, InjectedFault.HALF_CLOSE)
     return halved and plan.after_bytes == len(request) and request in ALWAYS_ANSWERED
 
 
@@ -144,12 +144,12 @@ async def test_17_harm_on_the_way_to_the_broker(place: Place, name: str) -> None
     request = REQUESTS[name]
     await place.ask(REQUESTS["fetch"], None)
     async with nothing_left():
-        for harm in (Harm.RESET, Harm.CLOSE, Harm.HALF_CLOSE):
+        for harm in (InjectedFault.RESET, InjectedFault.CLOSE, InjectedFault.HALF_CLOSE):
             for after_bytes in places(len(request), every=name == "produce"):
                 await place.ask(request, Plan(Direction.TO_SERVER, after_bytes, harm))
                 whole = name.startswith("produce") and after_bytes == len(request)
                 # A reset overtakes what was sent before it, a close may become one.
-                place.appended(whole and harm is Harm.HALF_CLOSE, whole)
+                place.appended(whole and harm is InjectedFault.HALF_CLOSE, whole)
     await place.check_stored()
 
 
@@ -161,7 +161,7 @@ async def test_17_harm_on_the_way_back(place: Place, name: str) -> None:
     produced = name.startswith("produce")
     place.appended(produced, produced)
     async with nothing_left():
-        for harm in (Harm.RESET, Harm.CLOSE, Harm.HALF_CLOSE):
+        for harm in (InjectedFault.RESET, InjectedFault.CLOSE, InjectedFault.HALF_CLOSE):
             for after_bytes in places(answer_bytes, every=name == "produce")[1:]:
                 await place.ask(request, Plan(Direction.TO_CLIENT, after_bytes, harm))
                 place.appended(produced, produced)
@@ -174,7 +174,7 @@ async def test_17_a_connection_that_falls_silent(place: Place) -> None:
     async with nothing_left():
         stalled = []
         for after_bytes in places(len(request), every=False)[1:]:
-            place.proxy.plan = Plan(Direction.TO_SERVER, after_bytes, Harm.STALL)
+            place.proxy.plan = Plan(Direction.TO_SERVER, after_bytes, InjectedFault.STALL)
             client = await Wire.open(place.proxy.address)
             client.send_bytes(request)
             stalled.append(client)
@@ -196,7 +196,7 @@ async def test_17_a_producer_knows_that_it_does_not_know(place: Place) -> None:
     async with Producer(place.proxy.address):
         greeting = place.proxy.links[-1]
     for direction in Direction:
-        place.proxy.plan = Plan(direction, greeting.passed[direction] + 5, Harm.RESET)
+        place.proxy.plan = Plan(direction, greeting.passed[direction] + 5, InjectedFault.RESET)
         async with Producer(place.proxy.address, acks=1) as producer:
             with pytest.raises(ConnectionFailed):
                 await producer.send_many("a", [NewRecord(b"x" * 500, timestamp_ms=NOW)])

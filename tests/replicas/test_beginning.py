@@ -203,7 +203,7 @@ async def test_what_is_for_people_waits_for_nobody(orphaned: Members, silent: st
     assert json.loads(result.out)["in_sync"] == [1, 2]
     refused = await asyncio.to_thread(program, "cluster", "promote", "--accept-loss")
     assert refused.code == 1
-    assert "say which broker is to lead (promote ID)" in refused.err
+    assert "name the broker to promote (promote ID)" in refused.err
     async with asyncio.timeout(20):
         result = await asyncio.to_thread(program, "cluster", "promote", "2", "--accept-loss")
     assert result.code == 0, result

@@ -19,7 +19,7 @@ from horolog.replication.partition_log import Identity
 from horolog.server.replication import replica_fetcher
 from horolog.server.replication.replica_directory import METADATA
 from horolog.storage.files import SystemFiles
-from horolog.storage.replica.copy_facts import Stored, Stretch
+from horolog.storage.replica.copy_facts import ReceivedSets, Stored
 from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.testing.files import FaultyFiles
 from horolog.testing.requests import create_topic
@@ -450,7 +450,7 @@ class DamagingNetwork:
                 self.left -= 1
                 records = bytearray(stretch.records)
                 records[at] ^= 0x40
-                stored = stored._replace(data=Stretch(bytes(records), stretch.facts))
+                stored = stored._replace(data=ReceivedSets(bytes(records), stretch.facts))
             return append(stored_log, stored)
 
         monkeypatch.setattr(ReplicaLog, "append_stored", damaged)

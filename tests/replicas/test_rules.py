@@ -440,7 +440,7 @@ async def test_a_wrong_position_is_refused(place: Path, wrong: dict[str, int]) -
             epoch=leader.cluster.epoch,
             positions=[ReplicaPosition(**position)],
         )
-        with pytest.raises(CodedError, match="is none"):
+        with pytest.raises(CodedError, match="invalid position"):
             await wire.call(request)
         wire.close()
 

@@ -14,7 +14,7 @@ from horolog.storage.log.log import Log
 from horolog.storage.log.retention import plan_retention
 from horolog.storage.log.trimmed import read_at_once
 from horolog.storage.read import reader
-from horolog.storage.replica.copy_facts import CopyFacts, Stored, Stretch
+from horolog.storage.replica.copy_facts import CopyFacts, ReceivedSets, Stored
 from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.testing.logs import LogFolder
 from horolog.testing.simulation.disk import Entry, SimulatedDirectory, SimulatedLog
@@ -197,7 +197,7 @@ class StoredToo(SimulatedLog):
     def append_stored(self, stored: Stored) -> bool:
         simulated, data, facts = stored.data
         self.stored.follow()
-        stretch = Stretch(data, CopyFacts.decode(facts))
+        stretch = ReceivedSets(data, CopyFacts.decode(facts))
         self.stored.append_stored(Stored(stretch, stored.next_offset, len(data)))
         count = len(simulated.entries)
         appended = super().append_stored(Stored(simulated, stored.next_offset, count))

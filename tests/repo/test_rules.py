@@ -1,4 +1,4 @@
-"""`docs/rules.md` and the tests: what they cite is there, and what is there is cited, and has its
+"""`tests/rules.md` and the tests: what they cite is there, and what is there is cited, and has its
 place."""
 
 import re
@@ -47,7 +47,7 @@ def cited(text: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`docs/rules.md`."""
+    """`tests/rules.md`."""
 
     places: dict[str, str]
     """The files that keep the rules."""
@@ -76,7 +76,7 @@ def rows(text: str, pattern: str) -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def page(root: Path) -> Page:
-    text = (root / "docs" / "rules.md").read_text("utf-8")
+    text = (root / "tests" / "rules.md").read_text("utf-8")
     rules = rows(text, r"^\| ([\w -]+?) \| .+ \| `(.+)` \|$")
     cases = rows(text, r"^\| (tc\w+) \| .+ \| (.+) \|$")
     faults = rows(text, r"^\| (fault \d+) \| (.+) \|$")

@@ -16,6 +16,7 @@ import pytest
 
 import horolog
 from horolog.compiled import FOLDER, MODULE, PRICE, SOURCES
+from horolog.tests.pages.shell import blocks, commands
 
 RECORDS = f"horolog/{FOLDER}/"
 NOT_INSTALLED = {"tests", "bench", "docs", "setup.py"}
@@ -281,6 +282,17 @@ def test_every_module_can_be_imported_elsewhere(elsewhere: Path, tmp_path: Path)
 def test_the_program_starts_elsewhere(elsewhere: Path, tmp_path: Path, command: list[str]) -> None:
     program, *arguments = command
     assert "serve" in run(elsewhere / program, *arguments, "--help", cwd=tmp_path)
+
+
+def test_the_commands_of_the_installation_page_work_elsewhere(
+    elsewhere: Path, tmp_path: Path, require_program: Callable[[str], str]
+) -> None:
+    require_program("cc")
+    written = blocks("installation.md")["check"]
+    (command,) = commands(written)
+    path = f"{elsewhere / 'bin'}:{os.environ['PATH']}"
+    said = run("bash", "-c", command[2:], cwd=tmp_path, env={**os.environ, "PATH": path})
+    assert f"{command}\n{said}" == written + "\n"
 
 
 def test_pytest_finds_the_fixture_elsewhere(elsewhere: Path, tmp_path: Path) -> None:

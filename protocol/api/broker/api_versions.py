@@ -14,15 +14,15 @@ class ApiVersionsRequest:
         since=3, default="", doc="Name of the client's library: letters, digits, `-` and `.`."
     )
     client_software_version: str = string(
-        since=3, default="", doc="Its version, of the same characters."
+        since=3, default="", doc="Version of the library, in the same characters."
     )
 
 
 @message
 class ApiVersion:
-    api_key: int = int16(doc="Request.")
-    min_version: int = int16(doc="Lowest version served.")
-    max_version: int = int16(doc="Highest version served.")
+    api_key: int = int16(doc="Key of the request.")
+    min_version: int = int16(doc="Lowest supported version.")
+    max_version: int = int16(doc="Highest supported version.")
 
 
 @plain_head
@@ -31,7 +31,9 @@ class ApiVersion:
 class ApiVersionsResponse:
     error_code: int = int16(default=0, doc="0.")
     api_keys: list[ApiVersion] = array(ApiVersion, max_items=MAX_APIS)
-    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(
+        since=1, default=0, doc="How long the client is throttled, in ms."
+    )
 
 
 API_VERSIONS: Final = Api(
@@ -42,7 +44,8 @@ API_VERSIONS: Final = Api(
     native_max_version=0,
     request=ApiVersionsRequest,
     response=ApiVersionsResponse,
-    doc="The requests served. A client asks this first and picks versions both sides have.",
+    doc="List the requests that the broker serves, with their versions. A client sends this "
+    "first, and uses versions that both sides support.",
     rights=NO_RIGHTS,
     served_by=ServedBy.ANY_BROKER,
     before_login=True,

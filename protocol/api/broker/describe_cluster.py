@@ -28,37 +28,41 @@ BROKERS: Final = 1
 @message
 class DescribeClusterRequest:
     include_cluster_authorized_operations: bool = boolean(
-        default=False, doc="Say what the client may do with the cluster."
+        default=False,
+        doc="Whether the answer says which operations the client may do on the cluster.",
     )
     endpoint_type: int = int8(
-        since=1, default=BROKERS, doc="1: brokers. 2, controllers, is refused: there are none."
+        since=1, default=BROKERS, doc="1: brokers. 2 (controllers) is refused: there are none."
     )
 
 
 @message
 class DescribeClusterBroker:
     broker_id: int = int32(doc="Id of the broker.")
-    host: str = string(doc="Where it is.")
-    port: int = int32(doc="Where it is.")
+    host: str = string(doc="Its host.")
+    port: int = int32(doc="Its port.")
     rack: str | None = nullable_string(default=None, doc="Always null.")
 
 
 @flexible
 @message
 class DescribeClusterResponse:
-    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
-    error_code: int = int16(default=0, doc="0; 114 for another endpoint type than 1.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
+    error_code: int = int16(default=0, doc="0; 114 if the endpoint type is not 1.")
     error_message: str | None = error_text(default=None)
     endpoint_type: int = int8(since=1, default=BROKERS, doc="1: brokers.")
     cluster_id: str = string(default="", doc="Id of the broker's data directory, as in metadata.")
-    controller_id: int = int32(default=-1, doc="Broker that creates topics: the leader.")
+    controller_id: int = int32(default=-1, doc="The controller: the leader of the cluster.")
     brokers: list[DescribeClusterBroker] = array(
-        DescribeClusterBroker, max_items=MAX_REPLICAS, default=(), doc="As in metadata."
+        DescribeClusterBroker,
+        max_items=MAX_REPLICAS,
+        default=(),
+        doc="The brokers, as in metadata.",
     )
     cluster_authorized_operations: int = int32(
         default=NOT_ASKED,
-        doc="One bit for each operation of Kafka's access rules; -2^31: not asked for. 0 without "
-        "the right to describe the cluster.",
+        doc="The allowed operations: one bit for each ACL operation of Kafka. -2^31 if not "
+        "requested; 0 without the right to describe the cluster.",
     )
 
 
@@ -70,7 +74,7 @@ DESCRIBE_CLUSTER: Final = Api(
     native_max_version=-1,
     request=DescribeClusterRequest,
     response=DescribeClusterResponse,
-    doc="The brokers of the cluster, and which of them leads.",
+    doc="List the brokers of the cluster, and its leader.",
     rights=NO_RIGHTS,
     served_by=ServedBy.ANY_BROKER,
 )

@@ -40,21 +40,25 @@ class DescribeQuorumRequest:
 @message
 class QuorumReplica:
     replica_id: int = int32(doc="Broker.")
-    replica_directory_high: int = int64(since=2, default=0, doc="Its directory: first 8 bytes.")
-    replica_directory_low: int = int64(since=2, default=0, doc="Its directory: the other 8.")
-    log_end_offset: int = int64(doc="Where its log ends.")
-    last_fetch_timestamp: int = int64(since=1, default=-1, doc="When it fetched last.")
-    last_caught_up_timestamp: int = int64(since=1, default=-1, doc="When it had everything.")
+    replica_directory_high: int = int64(
+        since=2, default=0, doc="Id of its directory: the first 8 bytes."
+    )
+    replica_directory_low: int = int64(
+        since=2, default=0, doc="Id of its directory: the last 8 bytes."
+    )
+    log_end_offset: int = int64(doc="Its log end offset.")
+    last_fetch_timestamp: int = int64(since=1, default=-1, doc="Time of its last fetch.")
+    last_caught_up_timestamp: int = int64(since=1, default=-1, doc="When it last had all messages.")
 
 
 @message
 class QuorumPartition:
     partition_index: int = int32(doc="Partition.")
-    error_code: int = int16(default=0, doc="0 when it has a quorum.")
+    error_code: int = int16(default=0, doc="0 if the partition has a quorum.")
     error_message: str | None = error_text(since=2, default=None)
     leader_id: int = int32(default=-1, doc="Its leader.")
     leader_epoch: int = int32(default=-1, doc="The leader's epoch.")
-    high_watermark: int = int64(default=-1, doc="Where what is committed ends.")
+    high_watermark: int = int64(default=-1, doc="The high watermark.")
     current_voters: list[QuorumReplica] = array(QuorumReplica, max_items=MAX_REPLICAS, default=())
     observers: list[QuorumReplica] = array(QuorumReplica, max_items=MAX_REPLICAS, default=())
 
@@ -67,9 +71,9 @@ class QuorumTopic:
 
 @message
 class QuorumListener:
-    name: str = string(doc="Listener.")
-    host: str = string(doc="Where it is.")
-    port: int = int16(doc="Where it is.")
+    name: str = string(doc="Name of the listener.")
+    host: str = string(doc="Its host.")
+    port: int = int16(doc="Its port.")
 
 
 @message

@@ -10,18 +10,19 @@ from ..schema import Api, ServedBy, boolean, int32, message
 class PromoteRequest:
     broker_id: int = int32(
         default=0,
-        doc="Who is to lead. The leader hands over to it, when it has everything; 0, or the "
-        "broker's own id: the one that is asked leads, without the leader's word.",
+        doc="Id of the new leader. The leader hands over to it as soon as it has all "
+        "messages. 0, or the id of the broker that gets the request: that broker leads, "
+        "without a handover.",
     )
     accept_loss: bool = boolean(
-        default=False, doc="Lead although messages may be lost that were answered."
+        default=False, doc="Promote the broker although acknowledged messages may be lost."
     )
 
 
 @message
 class PromoteResponse:
     epoch: int = int32(
-        default=-1, doc="The epoch in which the broker that was asked leads, or led."
+        default=-1, doc="The epoch in which the broker that got the request leads, or led."
     )
 
 
@@ -32,8 +33,8 @@ PROMOTE: Final = Api(
     max_version=0,
     request=PromoteRequest,
     response=PromoteResponse,
-    doc="Let a broker lead, of a cluster in which people decide. Refused with POLICY_VIOLATION "
-    "where messages may be lost and `accept_loss` is not given.",
+    doc="Make a broker the leader, in a cluster without etcd. Refused with POLICY_VIOLATION "
+    "if messages may be lost and `accept_loss` is false.",
     native=True,
     rights=ALTERS_CLUSTER,
     served_by=ServedBy.ANY_BROKER,

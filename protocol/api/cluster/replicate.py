@@ -67,17 +67,17 @@ class Answers(IntEnum):
 @message
 class ReplicaPosition:
     topic: str = string(doc="Topic.")
-    topic_id: str = string(default="", doc="Its id; empty for the metadata log.")
+    topic_id: str = string(default="", doc="Topic id; empty for the metadata log.")
     partition: int = int32(doc="Partition.")
     end_offset: int = int64(doc="First offset that the follower does not have.")
-    last_epoch: int = int32(doc="Leader epoch of its last message; -1 for none.")
-    synced_offset: int = int64(doc="Everything below it is on its stable storage.")
-    log_start_offset: int = int64(doc="First offset that it has.")
+    last_epoch: int = int32(doc="Leader epoch of its last message; -1 if it has none.")
+    synced_offset: int = int64(doc="Everything below this offset is synced at the follower.")
+    log_start_offset: int = int64(doc="Log start offset of the follower.")
     check: bool = boolean(
         since=1,
         default=False,
-        doc="Fetch: the messages sent from `end_offset` on were damaged: the leader checks what it "
-        "has stored there.",
+        doc="Fetch: the messages that the leader sent from `end_offset` on were damaged, so "
+        "it has to check its log there.",
     )
 
 
@@ -86,99 +86,108 @@ class ReplicaPosition:
 class EpochOwner:
     epoch: int = int32(doc="Leader epoch.")
     broker_id: int = int32(doc="Broker that led in it.")
-    nonce: int = int64(doc="Number of its directory.")
+    nonce: int = int64(doc="Nonce of its directory.")
 
 
 @message
 class ReplicateRequest:
     says: int = int8(doc="0 hello, 1 fetch, 2 confirm, 3 make.")
     connection: int = int64(doc="Number that the follower chose at random for this connection.")
-    epoch: int = int32(default=-1, doc="Leader epoch that this is for; -1 in a first hello.")
-    broker_id: int = int32(default=0, doc="Hello: who follows.")
-    nonce: int = int64(default=0, doc="Hello: number of its directory.")
+    epoch: int = int32(default=-1, doc="Leader epoch of the request; -1 in a first hello.")
+    broker_id: int = int32(default=0, doc="Hello: id of the follower.")
+    nonce: int = int64(default=0, doc="Hello: nonce of its directory.")
     highest_epoch: int = int32(default=-1, doc="Hello: the highest leader epoch that it knows.")
-    cluster_id: str = string(default="", doc="Hello: cluster that it is of; empty for any.")
-    address: str = string(default="", doc="Hello: where it takes clients of the native protocol.")
-    kafka_address: str = string(default="", doc="Hello: where it takes clients of Kafka's.")
+    cluster_id: str = string(
+        default="", doc="Hello: id of its cluster; empty if it belongs to none yet."
+    )
+    address: str = string(default="", doc="Hello: its address for native clients.")
+    kafka_address: str = string(default="", doc="Hello: its address for Kafka's clients.")
     positions: list[ReplicaPosition] = array(
         ReplicaPosition,
         max_items=MAX_PARTITIONS,
         default=(),
-        doc="Fetch and confirm: those that changed; all of them in the first fetch.",
+        doc="Fetch and confirm: the partitions whose position changed; in the first fetch all "
+        "partitions.",
     )
     ahead: bool = boolean(
         default=False,
-        doc="Fetch: the last answer is not appended yet; go on behind what was sent.",
+        doc="Fetch: the last answer is not appended yet; continue behind the messages that "
+        "were sent.",
     )
     owners: list[EpochOwner] = array(
         EpochOwner,
         max_items=MAX_LEADER_EPOCHS,
         since=1,
         default=(),
-        doc="Hello: who led in which epoch, as the follower knows it.",
+        doc="Hello: the leader of each epoch, as the follower knows it.",
     )
     leaving: bool = boolean(
         since=1,
         default=False,
-        doc="Confirm: the follower stops. The leader takes it out of the in-sync replicas and "
-        "answers its fetch then.",
+        doc="Confirm: the follower stops. The leader removes it from the in-sync replicas, "
+        "and then answers its fetch.",
     )
     topics: list[str] = array(
         Text(),
         max_items=MAX_TOPICS,
         default=(),
-        doc="Make: topics to be made where they do not exist, as for a client that asks about them "
-        "(auto.create.topics.enable).",
+        doc="Make: topics to create if they do not exist, as for a client that requests their "
+        "metadata (auto.create.topics.enable).",
     )
 
 
 @message
 class EpochBegin:
-    epoch: int = int32(doc="Leader epoch; -1 for messages from before there were any.")
+    epoch: int = int32(doc="Leader epoch; -1 for messages that no leader wrote.")
     offset: int = int64(doc="Its first offset.")
 
 
 @message
 class ReplicatedPart:
     topic: str = string(doc="Topic.")
-    topic_id: str = string(default="", doc="Its id; empty for the metadata log.")
+    topic_id: str = string(default="", doc="Topic id; empty for the metadata log.")
     partition: int = int32(doc="Partition.")
     diverging: list[EpochBegin] = array(
         EpochBegin,
         max_items=1,
         default=(),
-        doc="Where the follower's log leaves the leader's: the greatest epoch at or below the one "
-        "of its last message, and the offset where that one ends.",
+        doc="Set if the follower's log has diverged: the greatest epoch of the leader that is "
+        "not above that of the follower's last message, and the end offset of that epoch.",
     )
     next_offset: int = int64(default=-1, doc="First offset behind `records`.")
-    records: bytes | None = records(default=None, doc="Messages as they lie in the leader's file.")
+    records: bytes | None = records(
+        default=None, doc="Messages, as they are stored in the leader's file."
+    )
     facts: bytes = data(
         max_bytes=MAX_COPY_FACTS_BYTES,
         default=b"",
-        doc="What goes with them: append times, file times, epochs, the segment they are in.",
+        doc="Data about these messages: append times, file times, epochs, and their segment.",
     )
     epochs: list[EpochBegin] = array(
-        EpochBegin, max_items=MAX_LEADER_EPOCHS, default=(), doc="Epochs of these messages."
+        EpochBegin, max_items=MAX_LEADER_EPOCHS, default=(), doc="Leader epochs of these messages."
     )
-    log_start_offset: int = int64(doc="Where the leader's log begins, at a whole set.")
-    first_visible_offset: int = int64(doc="First offset that consumers get.")
-    high_watermark: int = int64(doc="First offset that consumers do not get; -1 for not known.")
-    sync_to: int = int64(doc="The leader wants everything below it on stable storage.")
+    log_start_offset: int = int64(doc="Log start of the leader, at the first offset of a set.")
+    first_visible_offset: int = int64(doc="Log start offset for consumers.")
+    high_watermark: int = int64(doc="High watermark; -1 if not known.")
+    sync_to: int = int64(doc="The leader waits until everything below this offset is synced.")
     producers: list[bytes] = array(
         Data(),
         max_items=MAX_PRODUCER_STATE_PIECES,
         default=(),
-        doc="What is known of idempotent producers from before the log start, for a log that is "
-        "copied from there, in pieces of up to 1 MiB.",
+        doc="State of idempotent producers from before the log start, in pieces of up to 1 "
+        "MiB, for a follower that copies the log from its start.",
     )
     state: bytes = data(
         max_bytes=MAX_DATA_BYTES,
         default=b"",
-        doc="A part of what the metadata log said before its start, for a copy that begins there.",
+        doc="A part of the state of the metadata log at its start, for a follower that copies "
+        "it from there.",
     )
-    state_position: int = int64(default=0, doc="Where in the whole `state` begins.")
-    state_bytes: int = int64(default=0, doc="How large the whole is; 0 where nothing is sent.")
-    state_offset: int = int64(default=0, doc="First offset that the whole does not have.")
+    state_position: int = int64(default=0, doc="Position of `state` in the whole state.")
+    state_bytes: int = int64(default=0, doc="Size of the whole state; 0 if nothing is sent.")
+    state_offset: int = int64(
+        default=0, doc="The whole state includes all records below this offset."
+    )
     stored: Any = unsent(
         default=None,
         doc="`Stored`: where the messages are in the leader's log, or what the follower was sent.",
@@ -190,9 +199,11 @@ class ReplicatedPart:
 
 @message
 class ReplicaPlace:
-    broker_id: int = int32(doc="A follower that is there.")
-    address: str = string(default="", doc="Where it takes clients of the native protocol.")
-    kafka_address: str = string(default="", doc="Where it takes clients of Kafka's, if anywhere.")
+    broker_id: int = int32(doc="Id of a connected follower.")
+    address: str = string(default="", doc="Its address for native clients.")
+    kafka_address: str = string(
+        default="", doc="Its address for Kafka's clients; empty if it has none."
+    )
 
 
 @message
@@ -211,53 +222,61 @@ class DamagedPartition:
 @message
 class ReplicateResponse:
     answers: int = int8(doc="0 welcome, 1 refusal, 2 fetched, 3 handed over, 4 made.")
-    epoch: int = int32(doc="Leader epoch; of a refusal the highest that the broker knows.")
-    broker_id: int = int32(default=0, doc="Who answers.")
-    cluster_id: str = string(default="", doc="The cluster, in a welcome.")
+    epoch: int = int32(doc="Leader epoch; in a refusal the highest that the broker knows.")
+    broker_id: int = int32(default=0, doc="Id of the answering broker.")
+    cluster_id: str = string(default="", doc="In a welcome: id of the cluster.")
     kafka_address: str = string(
-        default="", doc="In a welcome: where the leader takes clients of Kafka's protocol."
+        default="", doc="In a welcome: the leader's address for Kafka's clients."
     )
     owners: list[EpochOwner] = array(
         EpochOwner,
         max_items=MAX_LEADER_EPOCHS,
         since=1,
         default=(),
-        doc="In a welcome: who led in which epoch. Where the follower knows another owner of an "
-        "epoch, it does not follow.",
+        doc="In a welcome: the leader of each epoch. A follower that knows another leader of "
+        "one of these epochs does not follow.",
     )
     damaged: list[DamagedPartition] = array(
         DamagedPartition,
         max_items=MAX_PARTITIONS,
         since=1,
         default=(),
-        doc="In a welcome: partitions that are damaged at the leader. A follower keeps what it has "
-        "of them, damaged or not.",
+        doc="In a welcome: partitions that are damaged at the leader. A follower keeps its "
+        "messages of them, damaged or not.",
     )
     parts: list[ReplicatedPart] = array(
-        ReplicatedPart, max_items=MAX_PARTITIONS, default=(), doc="Partitions with news."
+        ReplicatedPart,
+        max_items=MAX_PARTITIONS,
+        default=(),
+        doc="Partitions with new messages or offsets.",
     )
     behind_messages: int = int64(
-        default=0, doc="How many messages the leader had that the follower had not said to have."
+        default=0, doc="How many messages of the leader the follower has not confirmed."
     )
     unreadable: str = string(
         since=1,
         default="",
-        doc="Which partitions the leader cannot read for its followers, and why; empty: none.",
+        doc="Partitions that the leader cannot read for its followers, with the reasons; "
+        "empty if there are none.",
     )
     in_sync: list[int] = array(
-        INT32, max_items=MAX_REPLICAS, default=(), doc="The in-sync replicas, as the leader counts."
+        INT32,
+        max_items=MAX_REPLICAS,
+        default=(),
+        doc="The in-sync replicas, as the leader knows them.",
     )
     members: list[ReplicaPlace] = array(
         ReplicaPlace,
         max_items=MAX_REPLICAS,
         default=(),
-        doc="The followers that are there, the one that asks among them; empty if it has the list.",
+        doc="The connected followers, including the one that gets this answer; empty if it "
+        "has the list already.",
     )
     not_made: list[TopicNotMade] = array(
         TopicNotMade,
         max_items=MAX_TOPICS,
         default=(),
-        doc="Made: the topics that do not exist all the same.",
+        doc="Made: topics that still do not exist.",
     )
 
 
@@ -268,9 +287,9 @@ REPLICATE: Final = Api(
     max_version=1,
     request=ReplicateRequest,
     response=ReplicateResponse,
-    doc="Between brokers: a follower's side of the copying of all topics. A confirmation is not "
-    "answered (`says` 2). Refused with INVALID_REQUEST by a broker that is in no cluster, and with "
-    "INCONSISTENT_CLUSTER_ID by one of another cluster.",
+    doc="Between brokers: a follower copies all topics. A confirmation (`says` 2) gets no "
+    "answer. Refused with INVALID_REQUEST by a broker that is in no cluster, and with "
+    "INCONSISTENT_CLUSTER_ID by a broker of another cluster.",
     native=True,
     rights=(whole(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),),
     served_by=ServedBy.ANY_BROKER,

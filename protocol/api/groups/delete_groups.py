@@ -21,7 +21,7 @@ class DeletableGroupResult:
 
 @message
 class DeleteGroupsResponse:
-    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
     results: list[DeletableGroupResult] = array(DeletableGroupResult, max_items=MAX_GROUPS)
 
 
@@ -33,7 +33,7 @@ DELETE_GROUPS: Final = Api(
     native_max_version=-1,
     request=DeleteGroupsRequest,
     response=DeleteGroupsResponse,
-    doc="Forget groups without members, with their positions.",
+    doc="Delete groups without members, with their positions.",
     rights=(each(Operation.DELETE, ResourceType.GROUP),),
     served_by=ServedBy.COORDINATOR,
 )

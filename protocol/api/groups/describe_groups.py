@@ -25,20 +25,24 @@ from ..security.acl_terms import Operation, ResourceType
 class DescribeGroupsRequest:
     groups: list[str] = array(Text(), max_items=MAX_GROUPS, doc="Names of groups.")
     include_authorized_operations: bool = boolean(
-        since=3, default=False, doc="Say what the client may do with each group."
+        since=3,
+        default=False,
+        doc="Whether the answer says which operations the client may do on each group.",
     )
 
 
 @message
 class DescribedGroupMember:
-    member_id: str = string(doc="Member.")
+    member_id: str = string(doc="Id of the member.")
     group_instance_id: str | None = nullable_string(
         since=4, default=None, doc="`group.instance.id` of a static member; null for a dynamic one."
     )
-    client_id: str = string(doc="What its client calls itself.")
-    client_host: str = string(doc="Where its client is.")
-    member_metadata: bytes = data(default=b"", doc="What it sent with the chosen protocol.")
-    member_assignment: bytes = data(default=b"", doc="Its share of the work.")
+    client_id: str = string(doc="Client id.")
+    client_host: str = string(doc="Address of the client.")
+    member_metadata: bytes = data(
+        default=b"", doc="Metadata that the member sent for the chosen protocol."
+    )
+    member_assignment: bytes = data(default=b"", doc="Assignment of the member.")
 
 
 @message
@@ -50,21 +54,24 @@ class DescribedGroup:
         doc="`Empty`, `PreparingRebalance`, `CompletingRebalance`, `Stable`; `Dead` when there is "
         "no such group.",
     )
-    protocol_type: str = string(default="", doc="What kind of group it is.")
-    protocol_data: str = string(default="", doc="The protocol that was chosen, in `Stable`.")
+    protocol_type: str = string(default="", doc="Protocol type of the group, such as `consumer`.")
+    protocol_data: str = string(default="", doc="The chosen protocol, in `Stable`.")
     members: list[DescribedGroupMember] = array(
         DescribedGroupMember, max_items=MAX_MEMBERS, default=(), doc="Its members."
     )
     authorized_operations: int = int32(
         since=3,
         default=NOT_ASKED,
-        doc="One bit for each operation of Kafka's access rules; -2^31: not asked for.",
+        doc="The allowed operations: one bit for each ACL operation of Kafka. -2^31 if not "
+        "requested.",
     )
 
 
 @message
 class DescribeGroupsResponse:
-    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(
+        since=1, default=0, doc="How long the client is throttled, in ms."
+    )
     groups: list[DescribedGroup] = array(DescribedGroup, max_items=MAX_GROUPS)
 
 
@@ -76,7 +83,7 @@ DESCRIBE_GROUPS: Final = Api(
     native_max_version=-1,
     request=DescribeGroupsRequest,
     response=DescribeGroupsResponse,
-    doc="State and members of groups.",
+    doc="Describe the state and the members of groups.",
     rights=(each(Operation.DESCRIBE, ResourceType.GROUP),),
     served_by=ServedBy.COORDINATOR,
 )

@@ -18,12 +18,14 @@ class FindCoordinatorRequest:
 
 @message
 class FindCoordinatorResponse:
-    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is not listened to.")
-    error_code: int = int16(default=0, doc="0 when there is one.")
+    throttle_time_ms: int = int32(
+        since=1, default=0, doc="How long the client is throttled, in ms."
+    )
+    error_code: int = int16(default=0, doc="0 if there is a coordinator.")
     error_message: str | None = error_text(since=1, default=None)
-    node_id: int = int32(default=-1, doc="The broker's id; -1 when there is none.")
-    host: str = string(default="", doc="Where it is.")
-    port: int = int32(default=-1, doc="Where it is.")
+    node_id: int = int32(default=-1, doc="Id of the coordinator; -1 if there is none.")
+    host: str = string(default="", doc="Its host.")
+    port: int = int32(default=-1, doc="Its port.")
 
 
 FIND_COORDINATOR: Final = Api(
@@ -37,7 +39,7 @@ FIND_COORDINATOR: Final = Api(
     offered_max_version=0,
     request=FindCoordinatorRequest,
     response=FindCoordinatorResponse,
-    doc="Ask which broker looks after a group: this one.",
+    doc="Find the coordinator of a group: the leader of the cluster.",
     rights=(whole(Operation.DESCRIBE, ResourceType.GROUP),),
     served_by=ServedBy.ANY_BROKER,
 )

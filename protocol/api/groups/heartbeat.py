@@ -10,8 +10,8 @@ from ..security.acl_terms import Operation, ResourceType
 @message
 class HeartbeatRequest:
     group_id: str = string(doc="Name of the group.")
-    generation_id: int = int32(doc="The member's generation.")
-    member_id: str = string(doc="This member.")
+    generation_id: int = int32(doc="Generation of the member.")
+    member_id: str = string(doc="Id of the member.")
     group_instance_id: str | None = nullable_string(
         since=3, default=None, doc="`group.instance.id` of a static member; null for a dynamic one."
     )
@@ -19,10 +19,12 @@ class HeartbeatRequest:
 
 @message
 class HeartbeatResponse:
-    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(
+        since=1, default=0, doc="How long the client is throttled, in ms."
+    )
     error_code: int = int16(
         default=0,
-        doc="27 when the member has to join again; 82 when a later member has its instance id.",
+        doc="27 if the member has to join again; 82 if a later member has its instance id.",
     )
 
 
@@ -34,7 +36,7 @@ HEARTBEAT: Final = Api(
     native_max_version=-1,
     request=HeartbeatRequest,
     response=HeartbeatResponse,
-    doc="Stay a member of a group.",
+    doc="Keep the membership in a group.",
     rights=(whole(Operation.READ, ResourceType.GROUP),),
     served_by=ServedBy.COORDINATOR,
 )

@@ -10,60 +10,68 @@ from ..security.acl_terms import Operation, ResourceType
 
 @message
 class JoinGroupProtocol:
-    name: str = string(doc="A way to share out the work, such as `range`.")
-    metadata: bytes = data(doc="What the leader has to know of this member for that.")
+    name: str = string(doc="Name of a way to assign partitions, such as `range`.")
+    metadata: bytes = data(
+        doc="Metadata of this member, which the leader of the group needs for that."
+    )
 
 
 @message
 class JoinGroupRequest:
     group_id: str = string(doc="Name of the group.")
-    session_timeout_ms: int = int32(doc="A member is lost when it is silent for so long.")
+    session_timeout_ms: int = int32(doc="A member that sends nothing for this long is removed.")
     rebalance_timeout_ms: int = int32(
         since=1,
         default=-1,
-        doc="How long it may take to join again in a rebalance; -1: the session timeout.",
+        doc="How long a member may take to join again in a rebalance; -1: the session timeout.",
     )
-    member_id: str = string(doc="As the broker gave it; empty in the first request.")
+    member_id: str = string(
+        doc="Id of the member, as the broker assigned it; empty in the first request."
+    )
     group_instance_id: str | None = nullable_string(
         since=5,
         default=None,
-        doc="`group.instance.id` of a static member, which a restart within the session timeout "
-        "does not end; null for a dynamic one.",
+        doc="`group.instance.id` of a static member, whose membership survives a restart "
+        "within the session timeout; null for a dynamic member.",
     )
-    protocol_type: str = string(doc="What kind of group it is, such as `consumer`.")
+    protocol_type: str = string(doc="Protocol type of the group, such as `consumer`.")
     protocols: list[JoinGroupProtocol] = array(
         JoinGroupProtocol,
         max_items=MAX_GROUP_PROTOCOLS,
-        doc="The protocols the member knows, the one it likes best first.",
+        doc="The protocols that the member supports, the preferred one first.",
     )
 
 
 @message
 class JoinGroupMember:
-    member_id: str = string(doc="Member.")
+    member_id: str = string(doc="Id of the member.")
     group_instance_id: str | None = nullable_string(
         since=5, default=None, doc="`group.instance.id` of a static member; null for a dynamic one."
     )
-    metadata: bytes = data(doc="What it sent with the protocol that was chosen.")
+    metadata: bytes = data(doc="Metadata that the member sent for the chosen protocol.")
 
 
 @message
 class JoinGroupResponse:
-    throttle_time_ms: int = int32(since=2, default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(
+        since=2, default=0, doc="How long the client is throttled, in ms."
+    )
     error_code: int = int16(
         default=0,
-        doc="0 when the member is in the generation. From version 4 on 79 for the first request of "
-        "a dynamic member: it joins again with the `member_id` of this answer.",
+        doc="0 if the member is in the generation. From version 4 on 79 for the first request "
+        "of a dynamic member, which then joins again with the `member_id` of this answer.",
     )
-    generation_id: int = int32(default=-1, doc="Number of the generation; it only rises.")
-    protocol_name: str = string(default="", doc="The protocol that was chosen.")
-    leader: str = string(default="", doc="The member that shares out the work.")
-    member_id: str = string(default="", doc="This member.")
+    generation_id: int = int32(default=-1, doc="Number of the generation; it only grows.")
+    protocol_name: str = string(default="", doc="The chosen protocol.")
+    leader: str = string(
+        default="", doc="Id of the member that leads the group and assigns the partitions."
+    )
+    member_id: str = string(default="", doc="Id of this member.")
     members: list[JoinGroupMember] = array(
         JoinGroupMember,
         max_items=MAX_MEMBERS,
         default=(),
-        doc="All members, for the leader; empty for the others.",
+        doc="All members, in the answer to the leader of the group; empty for the others.",
     )
 
 
@@ -75,7 +83,7 @@ JOIN_GROUP: Final = Api(
     native_max_version=-1,
     request=JoinGroupRequest,
     response=JoinGroupResponse,
-    doc="Join a group; answered when the generation is complete.",
+    doc="Join a group. The answer comes when the generation is complete.",
     rights=(whole(Operation.READ, ResourceType.GROUP),),
     served_by=ServedBy.COORDINATOR,
 )

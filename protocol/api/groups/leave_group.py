@@ -10,7 +10,7 @@ from ..security.acl_terms import Operation, ResourceType
 
 @message
 class LeavingMember:
-    member_id: str = string(doc="Member; may be empty for a static one.")
+    member_id: str = string(doc="Id of the member; may be empty for a static member.")
     group_instance_id: str | None = nullable_string(
         doc="`group.instance.id` of a static member; null for a dynamic one."
     )
@@ -19,7 +19,7 @@ class LeavingMember:
 @message
 class LeaveGroupRequest:
     group_id: str = string(doc="Name of the group.")
-    member_id: str = string(until=2, default="", doc="This member.")
+    member_id: str = string(until=2, default="", doc="Id of the member.")
     members: list[LeavingMember] = array(
         LeavingMember, max_items=MAX_MEMBERS, since=3, default=(), doc="The members that leave."
     )
@@ -27,19 +27,25 @@ class LeaveGroupRequest:
 
 @message
 class LeftMember:
-    member_id: str = string(doc="Member, as the request named it.")
-    group_instance_id: str | None = nullable_string(doc="As the request named it.")
-    error_code: int = int16(default=0, doc="0 when it is gone.")
+    member_id: str = string(doc="Id of the member, as in the request.")
+    group_instance_id: str | None = nullable_string(doc="`group.instance.id`, as in the request.")
+    error_code: int = int16(default=0, doc="0 if the member has left.")
 
 
 @message
 class LeaveGroupResponse:
-    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(
+        since=1, default=0, doc="How long the client is throttled, in ms."
+    )
     error_code: int = int16(
-        default=0, doc="0 when it is gone; from version 3 on the members have errors of their own."
+        default=0, doc="0 if the member has left; from version 3 on each member has its own error."
     )
     members: list[LeftMember] = array(
-        LeftMember, max_items=MAX_MEMBERS, since=3, default=(), doc="Each that the request named."
+        LeftMember,
+        max_items=MAX_MEMBERS,
+        since=3,
+        default=(),
+        doc="The members that the request named.",
     )
 
 
@@ -51,8 +57,8 @@ LEAVE_GROUP: Final = Api(
     native_max_version=-1,
     request=LeaveGroupRequest,
     response=LeaveGroupResponse,
-    doc="Leave a group, or take members out of it, so that the others need not wait until the "
-    "session is over.",
+    doc="Leave a group, or remove members from it, so that the others need not wait for the "
+    "end of the session.",
     rights=(whole(Operation.READ, ResourceType.GROUP),),
     served_by=ServedBy.COORDINATOR,
 )

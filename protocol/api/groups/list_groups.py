@@ -19,8 +19,7 @@ class ListGroupsRequest:
         max_items=MAX_GROUP_FILTERS,
         since=4,
         default=(),
-        doc="Only groups in these states, as describe-groups names them in upper or lower case; "
-        "empty for all.",
+        doc="Only groups in these states, named as in describe-groups, in any case; empty for all.",
     )
     types_filter: list[str] = array(
         Text(),
@@ -35,7 +34,7 @@ class ListGroupsRequest:
 class ListedGroup:
     group_id: str = string(doc="Name of the group.")
     protocol_type: str = string(
-        default="", doc="What kind of group it is; empty when it only has positions."
+        default="", doc="Protocol type of the group; empty if it only has positions."
     )
     group_state: str = string(since=4, default="", doc="Its state, as in describe-groups.")
     group_type: str = string(since=5, default="", doc=f"`{CLASSIC}`.")
@@ -44,7 +43,9 @@ class ListedGroup:
 @flexible_since(3)
 @message
 class ListGroupsResponse:
-    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(
+        since=1, default=0, doc="How long the client is throttled, in ms."
+    )
     error_code: int = int16(default=0, doc="Always 0.")
     groups: list[ListedGroup] = array(
         ListedGroup,
@@ -61,7 +62,7 @@ LIST_GROUPS: Final = Api(
     native_max_version=-1,
     request=ListGroupsRequest,
     response=ListGroupsResponse,
-    doc="The groups that have members or positions.",
+    doc="List the groups that have members or positions.",
     rights=(
         Need(
             (

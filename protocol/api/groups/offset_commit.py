@@ -24,14 +24,16 @@ class OffsetCommitPartition:
     partition: int = int32(doc="Partition.")
     committed_offset: int = int64(doc="Next offset to read.")
     committed_leader_epoch: int = int32(
-        since=6, default=-1, doc="Of the last message read; -1: not known."
+        since=6, default=-1, doc="Leader epoch of the last message read; -1 if not known."
     )
     commit_timestamp: int = int64(
-        since=1, until=1, default=-1, doc="When it was committed, says the client."
+        since=1, until=1, default=-1, doc="Time of the commit, as the client says."
     )
-    committed_metadata: str | None = nullable_string(default="", doc="Text kept beside it.")
+    committed_metadata: str | None = nullable_string(
+        default="", doc="Text that is stored with the position."
+    )
     timestamp_ms: int = int64(
-        native=True, default=-1, doc="Timestamp of the last message read; -1 when none."
+        native=True, default=-1, doc="Timestamp of the last message read; -1 if there is none."
     )
 
 
@@ -63,7 +65,7 @@ class OffsetCommitRequest:
 @message
 class OffsetCommitPartitionResult:
     partition: int = int32(doc="Partition.")
-    error_code: int = int16(default=0, doc="0 when the position is durable.")
+    error_code: int = int16(default=0, doc="0 if the position is durable.")
     error_message: str | None = error_text(native=True, default=None)
 
 
@@ -77,7 +79,9 @@ class OffsetCommitTopicResult:
 
 @message
 class OffsetCommitResponse:
-    throttle_time_ms: int = int32(since=3, default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(
+        since=3, default=0, doc="How long the client is throttled, in ms."
+    )
     topics: list[OffsetCommitTopicResult] = array(OffsetCommitTopicResult, max_items=MAX_TOPICS)
 
 
@@ -89,7 +93,7 @@ OFFSET_COMMIT: Final = Api(
     native_max_version=0,
     request=OffsetCommitRequest,
     response=OffsetCommitResponse,
-    doc="Store a reader's positions under a name; durable when answered.",
+    doc="Store positions under a name. They are durable when the request is answered.",
     rights=(
         whole(Operation.READ, ResourceType.GROUP),
         each(Operation.READ, ResourceType.TOPIC),

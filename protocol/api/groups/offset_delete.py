@@ -10,7 +10,7 @@ from ..security.acl_terms import Operation, ResourceType
 
 @message
 class OffsetDeletePartition:
-    partition: int = int32(doc="Partition whose position is forgotten.")
+    partition: int = int32(doc="Partition whose position is deleted.")
 
 
 @message
@@ -30,8 +30,8 @@ class OffsetDeletePartitionResult:
     partition: int = int32(doc="Partition.")
     error_code: int = int16(
         default=0,
-        doc="0 when the group has no position there any more; 86 while a member subscribes to the "
-        "topic.",
+        doc="0 if the group has no position in the partition now; 86 if a member subscribes "
+        "to the topic.",
     )
 
 
@@ -47,9 +47,9 @@ class OffsetDeleteTopicResult:
 class OffsetDeleteResponse:
     error_code: int = int16(
         default=0,
-        doc="69 when there is no such group; 68 while it has members that are no consumers.",
+        doc="69 if the group does not exist; 68 if it has members that are not consumers.",
     )
-    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
     topics: list[OffsetDeleteTopicResult] = array(OffsetDeleteTopicResult, max_items=MAX_TOPICS)
 
 
@@ -61,7 +61,7 @@ OFFSET_DELETE: Final = Api(
     native_max_version=-1,
     request=OffsetDeleteRequest,
     response=OffsetDeleteResponse,
-    doc="Forget positions of a group; durable when answered.",
+    doc="Delete positions of a group. The change is durable when the request is answered.",
     rights=(
         whole(Operation.DELETE, ResourceType.GROUP),
         each(Operation.READ, ResourceType.TOPIC),

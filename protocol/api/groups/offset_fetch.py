@@ -35,8 +35,8 @@ class OffsetFetchTopic:
         max_items=MAX_PARTITIONS,
         native=True,
         default=(),
-        doc="Empty, or one for each partition: asks how far behind these offsets are, instead of "
-        "the stored ones.",
+        doc="Empty, or an offset for each partition: then the lag is that of these offsets, "
+        "instead of the stored ones.",
     )
 
 
@@ -56,45 +56,53 @@ class OffsetFetchRequest:
         f"positions. Either at most {MAX_LISTED}, by topic or name.",
     )
     after: str = string(
-        native=True, default="", doc="With `listing`: only topics, or names, behind this one."
+        native=True,
+        default="",
+        doc="With `listing`: only topics, or names, that sort after this one.",
     )
     lag: bool = boolean(
-        native=True, default=False, doc="Say how far behind its log each position is too."
+        native=True, default=False, doc="Whether the answer has the lag of each position."
     )
 
 
 @message
 class OffsetFetchPartitionResult:
     partition: int = int32(doc="Partition.")
-    committed_offset: int = int64(default=-1, doc="Next offset to read; -1 when none is stored.")
-    committed_leader_epoch: int = int32(since=5, default=-1, doc="As committed; -1: not known.")
-    metadata: str | None = nullable_string(default="", doc="Text kept beside it.")
-    error_code: int = int16(default=0, doc="0, also when none is stored.")
-    timestamp_ms: int = int64(
-        native=True, default=-1, doc="Timestamp of the last message read; -1 when none."
+    committed_offset: int = int64(default=-1, doc="Next offset to read; -1 if none is stored.")
+    committed_leader_epoch: int = int32(
+        since=5, default=-1, doc="Leader epoch of the commit; -1 if not known."
     )
-    commit_time_ms: int = int64(native=True, default=-1, doc="When it was committed; -1 when none.")
+    metadata: str | None = nullable_string(default="", doc="Text that is stored with the position.")
+    error_code: int = int16(default=0, doc="0, also if no position is stored.")
+    timestamp_ms: int = int64(
+        native=True, default=-1, doc="Timestamp of the last message read; -1 if there is none."
+    )
+    commit_time_ms: int = int64(
+        native=True, default=-1, doc="Time of the commit; -1 if there is none."
+    )
     error_message: str | None = error_text(native=True, default=None)
     lag: int = int64(
         native=True,
         default=-1,
-        doc="Messages from the position to the end; -1 when it was not asked for.",
+        doc="Messages from the position to the end; -1 if not requested.",
     )
     lag_ms: int = int64(
         native=True,
         default=-1,
-        doc="How long ago the first of them came, 0 at the end; -1 when no time is known.",
+        doc="How long the first of them has been waiting, in ms. 0 at the end; -1 if no time "
+        "is known.",
     )
     lag_estimated: bool = boolean(
         native=True,
         default=False,
-        doc="True when `lag_ms` goes by a create time, because no append time is known.",
+        doc="Whether `lag_ms` is computed from a create time, because the append time is not "
+        "known.",
     )
     catch_up_ms: int = int64(
         native=True,
         default=-1,
-        doc="When the end is reached at the pace of the last minute; -1 when the lag does not "
-        "shrink, or that is not known yet.",
+        doc="When the reader reaches the end at the rate of the last minute; -1 if the lag "
+        "does not shrink, or if the rate is not known yet.",
     )
 
 
@@ -108,21 +116,25 @@ class OffsetFetchTopicResult:
 
 @message
 class OffsetFetchResponse:
-    throttle_time_ms: int = int32(since=3, default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(
+        since=3, default=0, doc="How long the client is throttled, in ms."
+    )
     topics: list[OffsetFetchTopicResult] = array(OffsetFetchTopicResult, max_items=MAX_TOPICS)
-    error_code: int = int16(since=2, default=0, doc="0 when the topics could be looked up.")
+    error_code: int = int16(since=2, default=0, doc="0 if the topics could be looked up.")
     names: list[str] = array(
-        Text(), max_items=MAX_LISTED, native=True, default=(), doc="The names asked for."
+        Text(), max_items=MAX_LISTED, native=True, default=(), doc="The requested names."
     )
     group_state: str = string(
         native=True,
         default="",
-        doc="With `lag`: the state of the group of that name, as Kafka calls it; empty when it is "
-        "no group's.",
+        doc="With `lag`: the state of the group of that name, in Kafka's words; empty if "
+        "there is no such group.",
     )
-    group_members: int = int32(native=True, default=0, doc="How many members that group has.")
+    group_members: int = int32(native=True, default=0, doc="Number of members of that group.")
     more: bool = boolean(
-        native=True, default=False, doc="True when the list goes on behind its last topic or name."
+        native=True,
+        default=False,
+        doc="Whether there is more behind the last topic or name of the list.",
     )
 
 
@@ -134,7 +146,7 @@ OFFSET_FETCH: Final = Api(
     native_max_version=0,
     request=OffsetFetchRequest,
     response=OffsetFetchResponse,
-    doc="A name's positions, what there is of them, and their lag.",
+    doc="Read the positions of a name, and their lag.",
     rights=(
         Need((Right(Operation.DESCRIBE, ResourceType.GROUP),), How.WHOLE, When.NAMED),
         left_out(Operation.DESCRIBE, ResourceType.GROUP),

@@ -11,28 +11,32 @@ from ..security.acl_terms import Operation, ResourceType
 
 @message
 class SyncGroupAssignment:
-    member_id: str = string(doc="Member.")
-    assignment: bytes = data(doc="Its share; only clients know what it means.")
+    member_id: str = string(doc="Id of the member.")
+    assignment: bytes = data(doc="Assignment of the member, in a format of the clients.")
 
 
 @message
 class SyncGroupRequest:
     group_id: str = string(doc="Name of the group.")
-    generation_id: int = int32(doc="As the answer to join-group said.")
-    member_id: str = string(doc="This member.")
+    generation_id: int = int32(doc="Number of the generation, as in the answer to join-group.")
+    member_id: str = string(doc="Id of the member.")
     group_instance_id: str | None = nullable_string(
         since=3, default=None, doc="`group.instance.id` of a static member; null for a dynamic one."
     )
     assignments: list[SyncGroupAssignment] = array(
-        SyncGroupAssignment, max_items=MAX_MEMBERS, doc="From the leader; from others empty."
+        SyncGroupAssignment,
+        max_items=MAX_MEMBERS,
+        doc="The assignments, from the leader of the group; empty from the others.",
     )
 
 
 @message
 class SyncGroupResponse:
-    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is not listened to.")
-    error_code: int = int16(default=0, doc="0 when there is an assignment.")
-    assignment: bytes = data(default=b"", doc="This member's share.")
+    throttle_time_ms: int = int32(
+        since=1, default=0, doc="How long the client is throttled, in ms."
+    )
+    error_code: int = int16(default=0, doc="0 if there is an assignment.")
+    assignment: bytes = data(default=b"", doc="Assignment of this member.")
 
 
 SYNC_GROUP: Final = Api(
@@ -43,7 +47,8 @@ SYNC_GROUP: Final = Api(
     native_max_version=-1,
     request=SyncGroupRequest,
     response=SyncGroupResponse,
-    doc="Get this member's share of the work; answered once the leader has brought it.",
+    doc="Get the assignment of a member. The answer comes after the leader of the group has "
+    "sent all assignments.",
     rights=(whole(Operation.READ, ResourceType.GROUP),),
     served_by=ServedBy.COORDINATOR,
 )

@@ -14,12 +14,12 @@ from .replicas import allow_follower, follower_heard_ms, seen_offset
 class CountByTimeRequest:
     topic: str = string(doc="Topic.")
     partition: int = int32(doc="Partition.")
-    from_ms: int = int64(doc="Begin of the window, from 0 on.")
-    until_ms: int = int64(doc="End of the window, not in it; not before its begin.")
+    from_ms: int = int64(doc="Start of the window; at least 0.")
+    until_ms: int = int64(doc="End of the window (exclusive); not before its start.")
     every_ms: int = int64(
         default=0,
-        doc="Length of an interval. The first begins at `from_ms`, the last ends at `until_ms` and "
-        "may be shorter. 0 is one interval.",
+        doc="Length of an interval. The first begins at `from_ms`; the last ends at "
+        "`until_ms` and may be shorter. 0: one interval for the whole window.",
     )
     by: str = string(
         default="",
@@ -27,11 +27,12 @@ class CountByTimeRequest:
     )
     from_offset: int = int64(
         default=-1,
-        doc="Count from this offset on: `next_offset` of the answer before; -1 from the beginning.",
+        doc="Count from this offset on: `next_offset` of the last answer, or -1 for the log start.",
     )
     end_offset: int = int64(
         default=-1,
-        doc="Count below this offset: that of the answer before; -1 up to the high watermark.",
+        doc="Count below this offset: `end_offset` of the last answer, or -1 for the high "
+        "watermark.",
     )
     allow_follower: bool = allow_follower(since=1)
     seen_offset: int = seen_offset(since=1)
@@ -39,23 +40,23 @@ class CountByTimeRequest:
 
 @message
 class CountByTimeResponse:
-    error_code: int = int16(default=0, doc="0 when it could be counted.")
+    error_code: int = int16(default=0, doc="0 if the messages could be counted.")
     error_message: str | None = error_text(default=None)
     counts: list[int] = array(
         INT64,
         max_items=MAX_INTERVALS,
         default=(),
-        doc="Messages of each interval, of those that this answer is about.",
+        doc="Messages in each interval, of the offsets that this answer covers.",
     )
-    first_ms: int = int64(default=-1, doc="The smallest time that was counted; -1 when none.")
-    last_ms: int = int64(default=-1, doc="The largest time that was counted; -1 when none.")
-    untimed: int = int64(default=0, doc="Messages without a time; they are in no interval.")
+    first_ms: int = int64(default=-1, doc="The smallest counted time; -1 if none was counted.")
+    last_ms: int = int64(default=-1, doc="The largest counted time; -1 if none was counted.")
+    untimed: int = int64(default=0, doc="Messages without a time, which are in no interval.")
     next_offset: int = int64(
-        default=-1, doc="Where the next request has to go on; -1 when all are counted."
+        default=-1, doc="`next_offset` of the next request; -1 if all messages are counted."
     )
-    end_offset: int = int64(default=-1, doc="What `end_offset` of the next request has to be.")
-    read_bytes: int = int64(default=0, doc="Stored bytes that had to be read for it.")
-    log_bytes: int = int64(default=0, doc="Stored bytes that it is about.")
+    end_offset: int = int64(default=-1, doc="`end_offset` of the next request.")
+    read_bytes: int = int64(default=0, doc="Stored bytes that were read for this answer.")
+    log_bytes: int = int64(default=0, doc="Stored bytes that this answer covers.")
     follower_heard_ms: int = follower_heard_ms(since=1)
 
 
@@ -66,8 +67,9 @@ COUNT_BY_TIME: Final = Api(
     max_version=1,
     request=CountByTimeRequest,
     response=CountByTimeResponse,
-    doc="How many messages of a partition fall into each interval of a window of time. The work "
-    "for one answer is bounded: the client asks again, from `next_offset` on, and adds up.",
+    doc="Count the messages of a partition in each interval of a window of time. One answer "
+    "is bounded in work, so the client sends the next request from `next_offset` on and adds "
+    "the counts.",
     native=True,
     rights=(whole(Operation.DESCRIBE, ResourceType.TOPIC),),
     served_by=ServedBy.LEADER_OR_FOLLOWER,

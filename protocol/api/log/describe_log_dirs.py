@@ -32,17 +32,17 @@ class DescribeLogDirsRequest:
         max_items=MAX_TOPICS,
         nullable=True,
         default=None,
-        doc="Null: all topics. What does not exist is left out of the answer.",
+        doc="Null: all topics. Topics and partitions that do not exist are left out of the answer.",
     )
 
 
 @message
 class DescribeLogDirsPartition:
     partition: int = int32(doc="Partition.")
-    size_bytes: int = int64(doc="Size of its log files; -1 when it cannot be opened.")
+    size_bytes: int = int64(doc="Size of its log files; -1 if it cannot be opened.")
     offset_lag: int = int64(default=0, doc="Always 0.")
     is_future_key: bool = boolean(default=False, doc="Always false.")
-    error_code: int = int16(native=True, default=0, doc="0 when its size is known.")
+    error_code: int = int16(native=True, default=0, doc="0 if the size is known.")
     error_message: str | None = error_text(native=True, default=None)
 
 
@@ -65,9 +65,11 @@ class DescribeLogDirsResult:
 
 @message
 class DescribeLogDirsResponse:
-    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
     results: list[DescribeLogDirsResult] = array(
-        DescribeLogDirsResult, max_items=MAX_LOG_DIRS, doc="One: there is one data directory."
+        DescribeLogDirsResult,
+        max_items=MAX_LOG_DIRS,
+        doc="One item, because there is one data directory.",
     )
 
 
@@ -78,7 +80,7 @@ DESCRIBE_LOG_DIRS: Final = Api(
     max_version=1,
     request=DescribeLogDirsRequest,
     response=DescribeLogDirsResponse,
-    doc="The size of each partition's log.",
+    doc="Get the size of each partition's log.",
     rights=DESCRIBES_CLUSTER,
     served_by=ServedBy.ANY_BROKER,
 )

@@ -23,21 +23,21 @@ class DescribeProducersRequest:
 @message
 class ProducerState:
     producer_id: int = int64(doc="Id of the producer.")
-    producer_epoch: int = int32(doc="Its epoch.")
-    last_sequence: int = int32(default=-1, doc="Number of the last message it sent.")
+    producer_epoch: int = int32(doc="Epoch of the producer.")
+    last_sequence: int = int32(default=-1, doc="Sequence number of its last message.")
     last_timestamp: int = int64(
-        default=-1, doc="When it sent its last batch, on the broker's clock."
+        default=-1, doc="When its last batch was appended, by the broker's clock."
     )
     coordinator_epoch: int = int32(default=-1, doc="Always -1: there are no transactions.")
     current_txn_start_offset: int = int64(
-        default=-1, doc="Where its open transaction begins; -1 for none."
+        default=-1, doc="Start offset of its open transaction; -1 if there is none."
     )
 
 
 @message
 class DescribeProducersPartitionResult:
     partition: int = int32(doc="Partition.")
-    error_code: int = int16(default=0, doc="0 when the partition is there.")
+    error_code: int = int16(default=0, doc="0 if the partition exists.")
     error_message: str | None = error_text(default=None)
     active_producers: list[ProducerState] = array(
         ProducerState,
@@ -59,7 +59,7 @@ class DescribeProducersTopicResult:
 @flexible
 @message
 class DescribeProducersResponse:
-    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
     topics: list[DescribeProducersTopicResult] = array(
         DescribeProducersTopicResult, max_items=MAX_TOPICS
     )
@@ -73,6 +73,6 @@ DESCRIBE_PRODUCERS: Final = Api(
     native_max_version=-1,
     request=DescribeProducersRequest,
     response=DescribeProducersResponse,
-    doc="The idempotent producers that partitions know.",
+    doc="List the idempotent producers whose state partitions keep.",
     rights=(each(Operation.READ, ResourceType.TOPIC),),
 )

@@ -35,28 +35,33 @@ fetch session."""
 class FetchPartition:
     partition: int = int32(doc="Partition to read.")
     current_leader_epoch: int = current_leader_epoch(since=9)
-    fetch_offset: int = int64(doc="First offset wanted.")
-    log_start_offset: int = int64(since=5, default=-1, doc="Of a follower; not looked at.")
-    partition_max_bytes: int = int32(default=1 << 20, doc="Most bytes of this partition.")
+    fetch_offset: int = int64(doc="Offset from which on to read.")
+    log_start_offset: int = int64(
+        since=5, default=-1, doc="Log start offset of a follower; ignored."
+    )
+    partition_max_bytes: int = int32(
+        default=1 << 20, doc="Largest size of the messages of this partition."
+    )
     window_from_ms: int = int64(
         native=True,
         default=-1,
-        doc="Only messages of this time or later are wanted: record sets without any may be passed "
-        "over. -1 is no bound. Sets come as they are stored, so the reader drops other messages.",
+        doc="Start of a window: the broker may leave out record sets without a message of "
+        "this time or later. Sets are sent as stored, so the reader drops other messages. -1: "
+        "no bound.",
     )
     window_until_ms: int = int64(
-        native=True, default=-1, doc="Only messages before this time are wanted; -1 is no bound."
+        native=True, default=-1, doc="End of the window (exclusive); -1: no bound."
     )
     window_by: str = string(
         native=True,
         default="",
-        doc="`append`: the window is one of append times; `timestamp`, or nothing, of timestamps.",
+        doc="`append`: the window is in append times. `timestamp`, or empty: in timestamps.",
     )
     check: bool = boolean(
         native=True,
         default=False,
-        doc="The last answer for `fetch_offset` was damaged: the broker checks what it has stored "
-        "there before it answers.",
+        doc="Whether the last answer for `fetch_offset` was damaged. Then the broker checks "
+        "its log there before it answers.",
     )
     seen_offset: int = seen_offset(since=5)
 
@@ -77,29 +82,33 @@ class ForgottenTopic:
 class FetchRequest:
     replica_id: int = int32(default=-1, doc="-1 for a consumer.")
     max_wait_ms: int = int32(default=0, doc="How long to wait for `min_bytes`.")
-    min_bytes: int = int32(default=0, doc="Answer as soon as this much is readable.")
-    max_bytes: int = int32(since=3, default=0x7FFF_FFFF, doc="Most bytes of the response.")
+    min_bytes: int = int32(default=0, doc="Answer as soon as this many bytes are available.")
+    max_bytes: int = int32(
+        since=3, default=0x7FFF_FFFF, doc="Largest size of the messages in the response."
+    )
     isolation_level: int = int8(
-        since=4, default=READ_UNCOMMITTED, doc="0 everything, 1 only what is committed."
+        since=4, default=READ_UNCOMMITTED, doc="0: read uncommitted. 1: read committed."
     )
     session_id: int = int32(
-        since=7, default=0, doc="Session of fetches; there are none, so any number will do."
+        since=7, default=0, doc="Id of a fetch session. There are none, so it is ignored."
     )
     session_epoch: int = int32(
         since=7,
         default=-1,
-        doc="-1 or 0: the request names all that it asks for. Others change a session, and are "
-        "refused.",
+        doc="-1 or 0: the request names all its partitions. Other values change a session, "
+        "and are refused.",
     )
     topics: list[FetchTopic] = array(
-        FetchTopic, max_items=MAX_TOPICS, doc="From version 3 on served in this order."
+        FetchTopic,
+        max_items=MAX_TOPICS,
+        doc="The topics. From version 3 on they are served in this order.",
     )
     forgotten_topics: list[ForgottenTopic] = array(
         ForgottenTopic,
         max_items=MAX_TOPICS,
         since=7,
         default=(),
-        doc="To be left out of a session from now on; there are none.",
+        doc="Topics to remove from a session. There are no sessions.",
     )
     include_append_times: bool = boolean(
         native=True,
@@ -112,37 +121,43 @@ class FetchRequest:
 
 @message
 class AppendTime:
-    offset: int = int64(doc="It holds from this offset on, up to that of the next item.")
-    append_time_ms: int = int64(doc="When these messages were appended; -1 when not known.")
+    offset: int = int64(
+        doc="First offset with this append time. It applies up to the offset of the next item."
+    )
+    append_time_ms: int = int64(doc="When these messages were appended; -1 if not known.")
 
 
 @message
 class AbortedTransaction:
     producer_id: int = int64(doc="Producer of the transaction.")
-    first_offset: int = int64(doc="Its first offset. It ends with the producer's next marker.")
+    first_offset: int = int64(
+        doc="Its first offset. It ends with the next control batch of the producer."
+    )
 
 
 @message
 class FetchPartitionResult:
     partition: int = int32(doc="Partition.")
-    error_code: int = int16(default=0, doc="0 when it could be read.")
-    high_watermark: int = int64(default=-1, doc="First offset not yet readable; -1 on error.")
+    error_code: int = int16(default=0, doc="0 if the partition could be read.")
+    high_watermark: int = int64(default=-1, doc="High watermark; -1 on error.")
     last_stable_offset: int = int64(
-        since=4, default=-1, doc="First offset that may belong to an open transaction."
+        since=4,
+        default=-1,
+        doc="Last stable offset: the first offset that may belong to an open transaction.",
     )
-    log_start_offset: int = int64(since=5, default=-1, doc="First offset stored; -1 not known.")
+    log_start_offset: int = int64(since=5, default=-1, doc="Log start offset; -1 if not known.")
     aborted_transactions: list[AbortedTransaction] | None = array(
         AbortedTransaction,
         max_items=MAX_ABORTED_TRANSACTIONS,
         nullable=True,
         since=4,
         default=None,
-        doc="With `isolation_level` 1, those whose messages are to be skipped.",
+        doc="With `isolation_level` 1: aborted transactions, whose messages the reader skips.",
     )
     records: bytes | None = records(
         default=b"",
-        doc="Messages. May begin below `fetch_offset` (compressed sets) and end in the "
-        "middle of a message; the reader drops both.",
+        doc="The messages. They may begin below `fetch_offset` (compressed sets) and end in "
+        "the middle of a message; the reader drops both.",
     )
     error_message: str | None = error_text(native=True, default=None)
     append_times: list[AppendTime] = array(
@@ -150,20 +165,20 @@ class FetchPartitionResult:
         max_items=MAX_APPEND_TIMES,
         native=True,
         default=(),
-        doc="In order of their offsets. The first is at or below the first message; the last may "
-        "be above the last message. Empty unless asked for.",
+        doc="Append times, in the order of their offsets. The first is at or below the first "
+        "message; the last may be above the last message. Empty unless requested.",
     )
     next_offset: int = int64(
         native=True,
         default=-1,
-        doc="Where to go on with a window: from here, unless `records` has messages behind it. No "
-        "message of the window is between `fetch_offset` and `records`, or this offset where there "
-        "are none. -1 without a window.",
+        doc="With a window: offset of the next fetch, unless `records` has messages at or "
+        "behind it. No message of the window lies between `fetch_offset` and `records`, or "
+        "this offset if `records` is empty. -1 without a window.",
     )
     skipped_bytes: int = int64(
         native=True,
         default=0,
-        doc="With a window: stored bytes from `fetch_offset` on that were passed over.",
+        doc="With a window: stored bytes from `fetch_offset` on that were left out.",
     )
 
 
@@ -175,8 +190,10 @@ class FetchTopicResult:
 
 @message
 class FetchResponse:
-    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is not listened to.")
-    error_code: int = int16(since=7, default=0, doc="0 unless a session was to be changed.")
+    throttle_time_ms: int = int32(
+        since=1, default=0, doc="How long the client is throttled, in ms."
+    )
+    error_code: int = int16(since=7, default=0, doc="0, unless the request changes a session.")
     session_id: int = int32(since=7, default=0, doc="Always 0: there are no sessions.")
     topics: list[FetchTopicResult] = array(FetchTopicResult, max_items=MAX_TOPICS)
     follower_heard_ms: int = follower_heard_ms(since=5)
@@ -190,9 +207,10 @@ FETCH: Final = Api(
     native_max_version=5,
     request=FetchRequest,
     response=FetchResponse,
-    doc="Read messages. Versions 0 and 1 give message format v0 and convert what is stored as "
-    "v1; 2 and 3 give what is stored, one format in an answer. In version 3 the first "
-    "non-empty partition gives its first message whole, however large.",
+    doc="Read messages. Versions 0 and 1 return message format v0, and convert messages that "
+    "are stored in v1. Versions 2 and 3 return messages as stored, with one format in an "
+    "answer. In version 3 the first non-empty partition returns its first message whole, "
+    "however large it is.",
     rights=(
         each(Operation.READ, ResourceType.TOPIC, When.CONSUMER),
         each(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, When.FOLLOWER),

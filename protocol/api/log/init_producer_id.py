@@ -12,15 +12,15 @@ NO_PRODUCER_ID: Final = -1
 @message
 class InitProducerIdRequest:
     transactional_id: str | None = nullable_string(
-        default=None, doc="Null: there are no transactions, so a name is refused."
+        default=None, doc="Has to be null: there are no transactions, so a name is refused."
     )
-    transaction_timeout_ms: int = int32(default=60_000, doc="Of no meaning here.")
+    transaction_timeout_ms: int = int32(default=60_000, doc="Ignored.")
 
 
 @message
 class InitProducerIdResponse:
-    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
-    error_code: int = int16(default=0, doc="0 when there is an id.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
+    error_code: int = int16(default=0, doc="0 if an id was assigned.")
     producer_id: int = int64(default=NO_PRODUCER_ID, doc="An id that no other producer gets.")
     producer_epoch: int = int16(default=-1, doc="0 with a new id.")
     error_message: str | None = error_text(native=True, default=None)
@@ -33,7 +33,7 @@ INIT_PRODUCER_ID: Final = Api(
     max_version=1,
     request=InitProducerIdRequest,
     response=InitProducerIdResponse,
-    doc="Hand out a producer id.",
+    doc="Assign a producer id.",
     rights=(
         Need(
             (

@@ -49,15 +49,15 @@ class ListOffsetsPartition:
     partition: int = int32(doc="Partition to search.")
     current_leader_epoch: int = current_leader_epoch(since=4)
     timestamp: int = int64(
-        doc="Target in ms since the epoch; or -1 the end, -2 the start, -3 the message with the "
-        "largest timestamp."
+        doc="Target in ms since the epoch. -1: the end. -2: the start. -3: the message with "
+        "the largest timestamp."
     )
-    max_num_offsets: int = int32(until=0, default=1, doc="Most offsets to list.")
+    max_num_offsets: int = int32(until=0, default=1, doc="Largest number of offsets to return.")
     by: str = string(
         native=True,
         default="",
-        doc="`append` searches the first message appended at or after the target, by the append "
-        "times that are known, from version 1 on; `timestamp`, or nothing, goes by timestamps.",
+        doc="`append`: search the first message that was appended at or after the target, by "
+        "known append times; from version 1 on. `timestamp`, or empty: search by timestamps.",
     )
     seen_offset: int = seen_offset(since=2)
 
@@ -73,7 +73,7 @@ class ListOffsetsTopic:
 class ListOffsetsRequest:
     replica_id: int = int32(default=-1, doc="-1 for a consumer.")
     isolation_level: int = int8(
-        since=2, default=0, doc="0 everything, 1: the end is that of what is committed."
+        since=2, default=0, doc="0: read uncommitted. 1: the end (-1) is the last stable offset."
     )
     topics: list[ListOffsetsTopic] = array(ListOffsetsTopic, max_items=MAX_TOPICS)
     allow_follower: bool = allow_follower(since=2)
@@ -82,25 +82,28 @@ class ListOffsetsRequest:
 @message
 class ListOffsetsPartitionResult:
     partition: int = int32(doc="Partition.")
-    error_code: int = int16(default=0, doc="0 when it could be searched.")
+    error_code: int = int16(default=0, doc="0 if the partition could be searched.")
     old_style_offsets: list[int] = array(
         INT64,
         max_items=MAX_OLD_STYLE_OFFSETS,
         until=0,
         default=(),
-        doc="Descending: the offset found, then older segments' first offsets.",
+        doc="In descending order: the offset that was found, then base offsets of older segments.",
     )
     timestamp: int = int64(
         since=1,
         default=-1,
-        doc="Its timestamp, or with `by` = `append` its append time; -1 when none or not asked.",
+        doc="Timestamp of the message, or with `by` = `append` its append time; -1 if there "
+        "is none, or if it was not requested.",
     )
-    offset: int = int64(since=1, default=-1, doc="The first message at or after the target, or -1.")
+    offset: int = int64(
+        since=1, default=-1, doc="Offset of the first message at or after the target, or -1."
+    )
     leader_epoch: int = int32(
         since=4,
         default=-1,
-        doc="Of the message found, or with -1 as the target the leader's own; -1 when not known, "
-        "and at a broker that is alone.",
+        doc="Leader epoch of the message that was found, or of the leader if the target is "
+        "-1. -1 if not known, and at a single broker.",
     )
     error_message: str | None = error_text(native=True, default=None)
 
@@ -116,7 +119,9 @@ class ListOffsetsTopicResult:
 @flexible_since(6)
 @message
 class ListOffsetsResponse:
-    throttle_time_ms: int = int32(since=2, default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(
+        since=2, default=0, doc="How long the client is throttled, in ms."
+    )
     topics: list[ListOffsetsTopicResult] = array(ListOffsetsTopicResult, max_items=MAX_TOPICS)
     follower_heard_ms: int = follower_heard_ms(since=2)
 

@@ -37,30 +37,36 @@ STATES: Final = frozenset(
 @message
 class ListTransactionsRequest:
     state_filters: list[str] = array(
-        Text(), max_items=MAX_TRANSACTION_FILTERS, default=(), doc="States; empty for all."
+        Text(),
+        max_items=MAX_TRANSACTION_FILTERS,
+        default=(),
+        doc="Only transactions in these states; empty for all.",
     )
     producer_id_filters: list[int] = array(
-        INT64, max_items=MAX_TRANSACTION_FILTERS, default=(), doc="Producers; empty for all."
+        INT64,
+        max_items=MAX_TRANSACTION_FILTERS,
+        default=(),
+        doc="Only transactions of these producers; empty for all.",
     )
 
 
 @message
 class ListedTransaction:
-    transactional_id: str = string(doc="Its id.")
-    producer_id: int = int64(doc="Producer that began it.")
-    transaction_state: str = string(doc="Its state.")
+    transactional_id: str = string(doc="Transactional id.")
+    producer_id: int = int64(doc="Producer that began the transaction.")
+    transaction_state: str = string(doc="State of the transaction.")
 
 
 @flexible
 @message
 class ListTransactionsResponse:
-    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
     error_code: int = int16(default=0, doc="0.")
     unknown_state_filters: list[str] = array(
         Text(),
         max_items=MAX_TRANSACTION_FILTERS,
         default=(),
-        doc="Filters of the request that are no state in Kafka.",
+        doc="States in the request that Kafka does not have.",
     )
     transaction_states: list[ListedTransaction] = array(
         ListedTransaction, max_items=MAX_LISTED, default=(), doc="Always empty."
@@ -75,7 +81,7 @@ LIST_TRANSACTIONS: Final = Api(
     native_max_version=-1,
     request=ListTransactionsRequest,
     response=ListTransactionsResponse,
-    doc="Transactions: there are none.",
+    doc="List transactions: there are none.",
     rights=NO_RIGHTS,
     served_by=ServedBy.ANY_BROKER,
 )

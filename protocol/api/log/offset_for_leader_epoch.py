@@ -17,7 +17,7 @@ UNDEFINED: Final = -1
 class OffsetForLeaderEpochPartition:
     partition: int = int32(doc="Partition.")
     current_leader_epoch: int = current_leader_epoch(since=2)
-    leader_epoch: int = int32(doc="The epoch whose end is asked for.")
+    leader_epoch: int = int32(doc="The epoch whose end is requested.")
 
 
 @message
@@ -30,23 +30,23 @@ class OffsetForLeaderEpochTopic:
 
 @message
 class OffsetForLeaderEpochRequest:
-    replica_id: int = int32(since=3, default=-2, doc="-1 for a consumer; not looked at.")
+    replica_id: int = int32(since=3, default=-2, doc="-1 for a consumer; ignored.")
     topics: list[OffsetForLeaderEpochTopic] = array(OffsetForLeaderEpochTopic, max_items=MAX_TOPICS)
 
 
 @message
 class OffsetForLeaderEpochPartitionResult:
-    error_code: int = int16(default=0, doc="0 when the log could be looked at.")
+    error_code: int = int16(default=0, doc="0 if the log could be read.")
     partition: int = int32(doc="Partition.")
     leader_epoch: int = int32(
         since=1,
         default=UNDEFINED,
-        doc="The greatest epoch of the log that is not above the one asked for; where all are "
-        "above it, the one asked for. -1 where it is above all.",
+        doc="The greatest epoch of the log that is not above the requested one. If all are "
+        "above it: the requested one. -1 if the requested one is above all.",
     )
     end_offset: int = int64(
         default=UNDEFINED,
-        doc="The offset after the last message of that epoch; -1 where there is no such epoch.",
+        doc="The offset after the last message of that epoch; -1 if there is no such epoch.",
     )
 
 
@@ -60,7 +60,9 @@ class OffsetForLeaderEpochTopicResult:
 
 @message
 class OffsetForLeaderEpochResponse:
-    throttle_time_ms: int = int32(since=2, default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(
+        since=2, default=0, doc="How long the client is throttled, in ms."
+    )
     topics: list[OffsetForLeaderEpochTopicResult] = array(
         OffsetForLeaderEpochTopicResult, max_items=MAX_TOPICS
     )
@@ -74,8 +76,8 @@ OFFSET_FOR_LEADER_EPOCH: Final = Api(
     native_max_version=-1,
     request=OffsetForLeaderEpochRequest,
     response=OffsetForLeaderEpochResponse,
-    doc="Up to where a log has the messages of a leader, by its epoch. A broker that is alone "
-    "knows of the epochs in a log that a cluster has left, and of no leader of its own.",
+    doc="Find the end offset of a leader epoch in a log. A single broker has no epochs of its "
+    "own; it knows the epochs of a log that a cluster wrote before.",
     rights=(
         Need(
             (

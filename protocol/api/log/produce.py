@@ -40,9 +40,12 @@ class ProduceTopic:
 @message
 class ProduceRequest:
     transactional_id: str | None = nullable_string(
-        since=3, default=None, doc="Transaction of the producer; refused, there are none."
+        since=3, default=None, doc="Transactional id; refused, because there are no transactions."
     )
-    acks: int = int16(doc="0 none, 1 in the log, -1 as durable as the topic asks for.")
+    acks: int = int16(
+        doc="When to answer. 0: never. 1: when the set is in the log. -1: when it is as durable "
+        "as the topic's settings require."
+    )
     timeout_ms: int = int32(default=30_000, doc="How long to wait for `acks` -1.")
     topics: list[ProduceTopic] = array(ProduceTopic, max_items=MAX_TOPICS)
 
@@ -50,12 +53,12 @@ class ProduceRequest:
 @message
 class ProducePartitionResult:
     partition: int = int32(doc="Partition.")
-    error_code: int = int16(default=0, doc="0 when the set was appended.")
-    base_offset: int = int64(default=-1, doc="Offset of the first message; -1 when none.")
+    error_code: int = int16(default=0, doc="0 if the set was appended.")
+    base_offset: int = int64(default=-1, doc="Offset of the first message; -1 on error.")
     log_append_time_ms: int = int64(
-        since=2, default=-1, doc="Time stamped on a LogAppendTime topic, else -1."
+        since=2, default=-1, doc="Append time of the set, on a LogAppendTime topic; else -1."
     )
-    log_start_offset: int = int64(since=5, default=-1, doc="First offset stored; -1 not known.")
+    log_start_offset: int = int64(since=5, default=-1, doc="Log start offset; -1 if not known.")
     error_message: str | None = error_text(native=True, default=None)
 
 
@@ -70,7 +73,9 @@ class ProduceTopicResult:
 @message
 class ProduceResponse:
     topics: list[ProduceTopicResult] = array(ProduceTopicResult, max_items=MAX_TOPICS)
-    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(
+        since=1, default=0, doc="How long the client is throttled, in ms."
+    )
 
 
 PRODUCE: Final = Api(

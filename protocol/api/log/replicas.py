@@ -11,8 +11,8 @@ def allow_follower(*, since: int) -> Any:
         native=True,
         since=since,
         default=False,
-        doc="True: a follower may answer too, up to its own high watermark. Without it only the "
-        "leader does.",
+        doc="Whether a follower may answer, up to its own high watermark. Otherwise only the "
+        "leader answers.",
     )
 
 
@@ -22,8 +22,8 @@ def seen_offset(*, since: int) -> Any:
         native=True,
         since=since,
         default=-1,
-        doc="The largest high watermark that an answer to the client had, and that it relies on: a "
-        "follower whose own is below it does not answer. -1 for none.",
+        doc="The largest high watermark that the client has seen. A follower with a lower "
+        "high watermark does not answer. -1: none.",
     )
 
 
@@ -33,8 +33,8 @@ def follower_heard_ms(*, since: int) -> Any:
         native=True,
         since=since,
         default=-1,
-        doc="-1: the leader has answered. Else a follower has, and so long ago it had an "
-        "answer of the leader last.",
+        doc="-1 if the leader answered. If a follower answered: how long ago it last heard "
+        "from the leader.",
     )
 
 
@@ -43,6 +43,6 @@ def current_leader_epoch(*, since: int) -> Any:
     return int32(
         since=since,
         default=-1,
-        doc="Epoch of the leader that the client knows of; refused where it is another one than "
-        "the leader's. -1 is not looked at, nor any at a broker that is alone.",
+        doc="Leader epoch that the client knows. Refused if the leader has another epoch. -1 "
+        "is not checked; a single broker checks none.",
     )

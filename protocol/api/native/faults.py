@@ -1,7 +1,7 @@
 """Finds what is wrong with a message in the native encoding that its decoder rejected.
 
-Containers are opened one level at a time, and only so many values are checked: the broker has other
-clients to serve.
+Containers are opened one level at a time, and the number of checked values is limited, because the
+broker has other clients to serve.
 """
 
 from typing import Any, Final

@@ -29,23 +29,23 @@ _LITERAL: Final = 3
 @message
 class DescribeAclsRequest:
     resource_type: int = int8(doc=f"1 any, {_TYPES}.")
-    resource_name: str | None = nullable_string(doc="Null: whatever it is.")
+    resource_name: str | None = nullable_string(doc="Name of the resource; null for any.")
     pattern_type: int = int8(
         since=1,
         native_since=0,
         default=_LITERAL,
-        doc="1 any, 2 every rule that is about this resource, 3 literal, 4 prefixed.",
+        doc="1 any, 2 match (every rule that applies to this resource), 3 literal, 4 prefixed.",
     )
-    principal: str | None = nullable_string(doc="Null: any principal.")
-    host: str | None = nullable_string(doc="Null: wherever they are.")
+    principal: str | None = nullable_string(doc="Principal; null for any.")
+    host: str | None = nullable_string(doc="Host; null for any.")
     operation: int = int8(doc=f"1 any, {_OPERATIONS}.")
     permission_type: int = int8(doc="1 any, 2 deny, 3 allow.")
 
 
 @message
 class AclDescription:
-    principal: str = string(doc="Who: `User:` and a name, or `User:*`.")
-    host: str = string(doc="Where they are: an address, or `*`.")
+    principal: str = string(doc="Principal: `User:` and a name, or `User:*` for all.")
+    host: str = string(doc="Host: an address, or `*` for any.")
     operation: int = int8(doc=f"{_OPERATIONS}.")
     permission_type: int = int8(doc="2 deny, 3 allow.")
 
@@ -62,8 +62,8 @@ class DescribedAcls:
 
 @message
 class DescribeAclsResponse:
-    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
-    error_code: int = int16(default=0, doc="0 unless none can be named.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
+    error_code: int = int16(default=0, doc="0, unless the rules cannot be listed.")
     error_message: str | None = error_text(default=None)
     resources: list[DescribedAcls] = array(DescribedAcls, max_items=MAX_ACLS, default=())
 
@@ -75,8 +75,8 @@ class AclCreation:
     pattern_type: int = int8(
         since=1, native_since=0, default=_LITERAL, doc="3 literal, 4 prefixed."
     )
-    principal: str = string(doc="Who: `User:` and a name, or `User:*`.")
-    host: str = string(doc="Where they are: an address, or `*`.")
+    principal: str = string(doc="Principal: `User:` and a name, or `User:*` for all.")
+    host: str = string(doc="Host: an address, or `*` for any.")
     operation: int = int8(doc=f"{_OPERATIONS}.")
     permission_type: int = int8(doc="2 deny, 3 allow.")
 
@@ -88,30 +88,32 @@ class CreateAclsRequest:
 
 @message
 class AclCreationResult:
-    error_code: int = int16(default=0, doc="0 when the rule holds now.")
+    error_code: int = int16(default=0, doc="0 if the rule applies now.")
     error_message: str | None = error_text(default=None)
 
 
 @message
 class CreateAclsResponse:
-    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
     results: list[AclCreationResult] = array(
-        AclCreationResult, max_items=MAX_ACLS, doc="One for each rule, in their order."
+        AclCreationResult,
+        max_items=MAX_ACLS,
+        doc="One result for each rule, in the order of the request.",
     )
 
 
 @message
 class AclFilter:
     resource_type: int = int8(doc=f"1 any, {_TYPES}.")
-    resource_name: str | None = nullable_string(doc="Null: whatever it is.")
+    resource_name: str | None = nullable_string(doc="Name of the resource; null for any.")
     pattern_type: int = int8(
         since=1,
         native_since=0,
         default=_LITERAL,
-        doc="1 any, 2 every rule that is about this resource, 3 literal, 4 prefixed.",
+        doc="1 any, 2 match (every rule that applies to this resource), 3 literal, 4 prefixed.",
     )
-    principal: str | None = nullable_string(doc="Null: any principal.")
-    host: str | None = nullable_string(doc="Null: wherever they are.")
+    principal: str | None = nullable_string(doc="Principal; null for any.")
+    host: str | None = nullable_string(doc="Host; null for any.")
     operation: int = int8(doc=f"1 any, {_OPERATIONS}.")
     permission_type: int = int8(doc="1 any, 2 deny, 3 allow.")
 
@@ -119,40 +121,42 @@ class AclFilter:
 @message
 class DeleteAclsRequest:
     filters: list[AclFilter] = array(
-        AclFilter, max_items=MAX_ACLS, doc="Rules that any of them means are taken away."
+        AclFilter, max_items=MAX_ACLS, doc="Filters. A rule that matches one of them is removed."
     )
 
 
 @message
 class DeletedAcl:
-    error_code: int = int16(default=0, doc="0 when it is taken away.")
+    error_code: int = int16(default=0, doc="0 if the rule was removed.")
     error_message: str | None = error_text(default=None)
-    resource_type: int = int8(doc="As it was.")
-    resource_name: str = string(doc="As it was.")
-    pattern_type: int = int8(since=1, native_since=0, default=_LITERAL, doc="As it was.")
-    principal: str = string(doc="As it was.")
-    host: str = string(doc="As it was.")
-    operation: int = int8(doc="As it was.")
-    permission_type: int = int8(doc="As it was.")
+    resource_type: int = int8(doc="Of the removed rule.")
+    resource_name: str = string(doc="Of the removed rule.")
+    pattern_type: int = int8(since=1, native_since=0, default=_LITERAL, doc="Of the removed rule.")
+    principal: str = string(doc="Of the removed rule.")
+    host: str = string(doc="Of the removed rule.")
+    operation: int = int8(doc="Of the removed rule.")
+    permission_type: int = int8(doc="Of the removed rule.")
 
 
 @message
 class AclFilterResult:
-    error_code: int = int16(default=0, doc="0 when the filter made sense.")
+    error_code: int = int16(default=0, doc="0 if the filter is valid.")
     error_message: str | None = error_text(default=None)
     matching_acls: list[DeletedAcl] = array(
         DeletedAcl,
         max_items=MAX_ACLS,
         default=(),
-        doc="The rules that it meant, and no filter before it.",
+        doc="The rules that match this filter and no earlier one.",
     )
 
 
 @message
 class DeleteAclsResponse:
-    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
     filter_results: list[AclFilterResult] = array(
-        AclFilterResult, max_items=MAX_ACLS, doc="One for each filter, in their order."
+        AclFilterResult,
+        max_items=MAX_ACLS,
+        doc="One result for each filter, in the order of the request.",
     )
 
 
@@ -163,7 +167,7 @@ DESCRIBE_ACLS: Final = Api(
     max_version=1,
     request=DescribeAclsRequest,
     response=DescribeAclsResponse,
-    doc="The access rules that a filter means.",
+    doc="List the access rules that match a filter.",
     rights=DESCRIBES_CLUSTER,
     served_by=ServedBy.ANY_BROKER,
 )
@@ -175,8 +179,8 @@ CREATE_ACLS: Final = Api(
     max_version=1,
     request=CreateAclsRequest,
     response=CreateAclsResponse,
-    doc="Add access rules; they are durable, and hold for the next request. One that there is "
-    "already stays.",
+    doc="Add access rules. They are durable, and apply from the next request on. A rule that "
+    "exists already stays.",
     rights=ALTERS_CLUSTER,
 )
 
@@ -187,6 +191,7 @@ DELETE_ACLS: Final = Api(
     max_version=1,
     request=DeleteAclsRequest,
     response=DeleteAclsResponse,
-    doc="Take access rules away; what they allowed is refused from the next request on.",
+    doc="Remove access rules. Operations that only they allowed are refused from the next "
+    "request on.",
     rights=ALTERS_CLUSTER,
 )

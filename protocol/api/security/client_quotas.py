@@ -30,7 +30,7 @@ _KEYS: Final = (
 @message
 class QuotaComponent:
     entity_type: str = string(doc=f"{_TYPES}.")
-    match_type: int = int8(doc="0 this name, 1 the default, 2 any name and the default.")
+    match_type: int = int8(doc="0: this name. 1: the default. 2: any name, and the default.")
     match: str | None = nullable_string(doc="The name; null unless match_type is 0.")
 
 
@@ -38,15 +38,19 @@ class QuotaComponent:
 @message
 class DescribeClientQuotasRequest:
     components: list[QuotaComponent] = array(
-        QuotaComponent, max_items=MAX_QUOTA_PARTS, doc="What entities have to have; none: all."
+        QuotaComponent,
+        max_items=MAX_QUOTA_PARTS,
+        doc="What an entity has to match; empty for all entities.",
     )
-    strict: bool = boolean(default=False, doc="Whether they may have nothing else.")
+    strict: bool = boolean(default=False, doc="Whether an entity may have no other components.")
 
 
 @message
 class QuotaEntityPart:
     entity_type: str = string(doc=f"{_TYPES}.")
-    entity_name: str | None = nullable_string(doc="Its name; null for the default.")
+    entity_name: str | None = nullable_string(
+        doc="Name of the user or client id; null for the default."
+    )
 
 
 @message
@@ -58,7 +62,7 @@ class QuotaValue:
 @message
 class QuotaEntry:
     entity: list[QuotaEntityPart] = array(
-        QuotaEntityPart, max_items=MAX_QUOTA_PARTS, doc="Whose quotas."
+        QuotaEntityPart, max_items=MAX_QUOTA_PARTS, doc="The entity that has the quotas."
     )
     values: list[QuotaValue] = array(QuotaValue, max_items=MAX_QUOTA_PARTS, doc="Its quotas.")
 
@@ -66,8 +70,8 @@ class QuotaEntry:
 @flexible_since(1)
 @message
 class DescribeClientQuotasResponse:
-    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
-    error_code: int = int16(default=0, doc="0 unless the request makes no sense.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
+    error_code: int = int16(default=0, doc="0 if the request is valid.")
     error_message: str | None = error_text(default=None)
     entries: list[QuotaEntry] | None = array(
         QuotaEntry, max_items=MAX_QUOTA_ENTITIES, nullable=True, default=()
@@ -78,29 +82,31 @@ class DescribeClientQuotasResponse:
 class QuotaOp:
     key: str = string(doc=_KEYS)
     value: float = float64(doc="Above 0. Byte rates are whole.")
-    remove: bool = boolean(doc="Take the quota away; the value means nothing then.")
+    remove: bool = boolean(doc="Whether to remove the quota. The value is then ignored.")
 
 
 @message
 class QuotaAlteration:
     entity: list[QuotaEntityPart] = array(
-        QuotaEntityPart, max_items=MAX_QUOTA_PARTS, doc="Whose quotas."
+        QuotaEntityPart, max_items=MAX_QUOTA_PARTS, doc="The entity that has the quotas."
     )
-    ops: list[QuotaOp] = array(QuotaOp, max_items=MAX_QUOTA_PARTS, doc="What changes.")
+    ops: list[QuotaOp] = array(QuotaOp, max_items=MAX_QUOTA_PARTS, doc="The changes of its quotas.")
 
 
 @flexible_since(1)
 @message
 class AlterClientQuotasRequest:
     entries: list[QuotaAlteration] = array(
-        QuotaAlteration, max_items=MAX_QUOTA_ENTITIES, doc="Each succeeds or fails as a whole."
+        QuotaAlteration,
+        max_items=MAX_QUOTA_ENTITIES,
+        doc="The entities. The changes of an entity succeed or fail as a whole.",
     )
-    validate_only: bool = boolean(doc="Only say whether it could be done.")
+    validate_only: bool = boolean(doc="Whether to check the request without a change.")
 
 
 @message
 class QuotaAlterationResult:
-    error_code: int = int16(default=0, doc="0 when all that was asked for it is done.")
+    error_code: int = int16(default=0, doc="0 if all changes of this entity were made.")
     error_message: str | None = error_text(default=None)
     entity: list[QuotaEntityPart] = array(
         QuotaEntityPart, max_items=MAX_QUOTA_PARTS, doc="As in the request."
@@ -110,9 +116,11 @@ class QuotaAlterationResult:
 @flexible_since(1)
 @message
 class AlterClientQuotasResponse:
-    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
     entries: list[QuotaAlterationResult] = array(
-        QuotaAlterationResult, max_items=MAX_QUOTA_ENTITIES, doc="One for each, in their order."
+        QuotaAlterationResult,
+        max_items=MAX_QUOTA_ENTITIES,
+        doc="One result for each entity, in the order of the request.",
     )
 
 
@@ -123,7 +131,7 @@ DESCRIBE_CLIENT_QUOTAS: Final = Api(
     max_version=1,
     request=DescribeClientQuotasRequest,
     response=DescribeClientQuotasResponse,
-    doc="The quotas that a filter means. Version 1 is Kafka's compact encoding of the same.",
+    doc="List the quotas that match a filter. Version 1 is the same in Kafka's compact encoding.",
     rights=(whole(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),),
     served_by=ServedBy.ANY_BROKER,
 )
@@ -135,7 +143,7 @@ ALTER_CLIENT_QUOTAS: Final = Api(
     max_version=1,
     request=AlterClientQuotasRequest,
     response=AlterClientQuotasResponse,
-    doc="Set quotas and take them away; they are durable, and hold from the next request on. "
-    "Version 1 is Kafka's compact encoding of the same.",
+    doc="Set and remove quotas. The changes are durable, and apply from the next request on. "
+    "Version 1 is the same in Kafka's compact encoding.",
     rights=(whole(Operation.ALTER_CONFIGS, ResourceType.CLUSTER),),
 )

@@ -9,18 +9,24 @@ from ..schema import Api, ServedBy, data, error_text, int16, int64, message
 
 @message
 class SaslAuthenticateRequest:
-    auth_bytes: bytes = data(max_bytes=MAX_AUTH_BYTES, doc="What the mechanism's client says.")
+    auth_bytes: bytes = data(
+        max_bytes=MAX_AUTH_BYTES, doc="Message of the client, as the mechanism defines it."
+    )
 
 
 @message
 class SaslAuthenticateResponse:
-    error_code: int = int16(default=0, doc="0; 58 when the login failed; 34 out of turn.")
+    error_code: int = int16(
+        default=0, doc="0; 58 if the login failed; 34 if no handshake came before."
+    )
     error_message: str | None = error_text(default=None)
     auth_bytes: bytes = data(
-        max_bytes=MAX_AUTH_BYTES, default=b"", doc="What the mechanism's server says."
+        max_bytes=MAX_AUTH_BYTES,
+        default=b"",
+        doc="Message of the server, as the mechanism defines it.",
     )
     session_lifetime_ms: int = int64(
-        since=1, default=0, doc="How long the login holds; 0 for as long as the connection."
+        since=1, default=0, doc="How long the session lasts; 0: as long as the connection."
     )
 
 
@@ -32,7 +38,7 @@ SASL_AUTHENTICATE: Final = Api(
     native_max_version=-1,
     request=SaslAuthenticateRequest,
     response=SaslAuthenticateResponse,
-    doc="One message of a login each way.",
+    doc="Exchange one message of a login in each direction.",
     rights=NO_RIGHTS,
     served_by=ServedBy.ANY_BROKER,
     metered=False,

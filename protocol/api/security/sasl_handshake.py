@@ -9,14 +9,14 @@ from ..schema import Api, ServedBy, Text, array, int16, message, string
 
 @message
 class SaslHandshakeRequest:
-    mechanism: str = string(doc="The mechanism of SASL that the client wants to use.")
+    mechanism: str = string(doc="The SASL mechanism that the client wants to use.")
 
 
 @message
 class SaslHandshakeResponse:
-    error_code: int = int16(default=0, doc="0; 33 when the mechanism is not offered.")
+    error_code: int = int16(default=0, doc="0; 33 if the mechanism is not offered.")
     mechanisms: list[str] = array(
-        Text(), max_items=MAX_MECHANISMS, default=(), doc="The mechanisms that are offered."
+        Text(), max_items=MAX_MECHANISMS, default=(), doc="The mechanisms that the broker offers."
     )
 
 
@@ -28,8 +28,8 @@ SASL_HANDSHAKE: Final = Api(
     native_max_version=-1,
     request=SaslHandshakeRequest,
     response=SaslHandshakeResponse,
-    doc="Choose a mechanism. Behind version 0 the messages of SASL come as frames without a head, "
-    "behind version 1 in sasl-authenticate.",
+    doc="Choose a mechanism. After version 0, SASL messages are frames without a header. "
+    "After version 1, they are in sasl-authenticate requests.",
     rights=NO_RIGHTS,
     served_by=ServedBy.ANY_BROKER,
     metered=False,

@@ -29,7 +29,10 @@ class UserName:
 @message
 class DescribeUserScramCredentialsRequest:
     users: list[UserName] | None = array(
-        UserName, max_items=MAX_USERS, nullable=True, doc="Whom to tell of; null or empty: of all."
+        UserName,
+        max_items=MAX_USERS,
+        nullable=True,
+        doc="Users to describe; null or empty for all.",
     )
 
 
@@ -42,7 +45,7 @@ class CredentialInfo:
 @message
 class DescribedUser:
     user: str = string(doc="User.")
-    error_code: int = int16(default=0, doc="91 when there is no such user.")
+    error_code: int = int16(default=0, doc="91 if the user does not exist.")
     error_message: str | None = error_text(default=None)
     credential_infos: list[CredentialInfo] = array(
         CredentialInfo, max_items=MAX_MECHANISMS, default=(), doc="Its passwords, by mechanism."
@@ -52,8 +55,8 @@ class DescribedUser:
 @flexible
 @message
 class DescribeUserScramCredentialsResponse:
-    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
-    error_code: int = int16(default=0, doc="0 unless none can be named.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
+    error_code: int = int16(default=0, doc="0, unless the users cannot be listed.")
     error_message: str | None = error_text(default=None)
     results: list[DescribedUser] = array(DescribedUser, max_items=MAX_USERS, default=())
 
@@ -61,17 +64,17 @@ class DescribeUserScramCredentialsResponse:
 @message
 class ScramDeletion:
     name: str = string(doc="User.")
-    mechanism: int = int8(doc="As above.")
+    mechanism: int = int8(doc="1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512.")
 
 
 @message
 class ScramUpsertion:
     name: str = string(doc="User.")
-    mechanism: int = int8(doc="As above.")
+    mechanism: int = int8(doc="1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512.")
     iterations: int = int32(doc="4096 to 16,777,216.")
-    salt: bytes = data(max_bytes=MAX_SALT_BYTES, doc="At random, by the client.")
+    salt: bytes = data(max_bytes=MAX_SALT_BYTES, doc="Salt, chosen at random by the client.")
     salted_password: bytes = data(
-        max_bytes=MAX_SALT_BYTES, doc="The password behind the iterations, by the client."
+        max_bytes=MAX_SALT_BYTES, doc="The salted password, computed by the client."
     )
 
 
@@ -79,24 +82,24 @@ class ScramUpsertion:
 @message
 class AlterUserScramCredentialsRequest:
     deletions: list[ScramDeletion] = array(
-        ScramDeletion, max_items=MAX_USERS, default=(), doc="What to remove."
+        ScramDeletion, max_items=MAX_USERS, default=(), doc="The passwords to remove."
     )
     upsertions: list[ScramUpsertion] = array(
-        ScramUpsertion, max_items=MAX_USERS, default=(), doc="What to add or replace."
+        ScramUpsertion, max_items=MAX_USERS, default=(), doc="The passwords to add or replace."
     )
 
 
 @message
 class AlteredUser:
     user: str = string(doc="User.")
-    error_code: int = int16(default=0, doc="0 when all that was asked for it is done.")
+    error_code: int = int16(default=0, doc="0 if all changes of this user were made.")
     error_message: str | None = error_text(default=None)
 
 
 @flexible
 @message
 class AlterUserScramCredentialsResponse:
-    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
     results: list[AlteredUser] = array(AlteredUser, max_items=MAX_USERS, default=())
 
 
@@ -107,7 +110,7 @@ DESCRIBE_USER_SCRAM_CREDENTIALS: Final = Api(
     max_version=0,
     request=DescribeUserScramCredentialsRequest,
     response=DescribeUserScramCredentialsResponse,
-    doc="Which users there are, and how they may log in. No secret is in it.",
+    doc="List the users, and the mechanisms with which they may log in. The answer has no secrets.",
     rights=DESCRIBES_CLUSTER,
     served_by=ServedBy.ANY_BROKER,
 )
@@ -119,6 +122,7 @@ ALTER_USER_SCRAM_CREDENTIALS: Final = Api(
     max_version=0,
     request=AlterUserScramCredentialsRequest,
     response=AlterUserScramCredentialsResponse,
-    doc="Add users, change their passwords, remove them. The change holds for the next login.",
+    doc="Add users, change their passwords, or remove them. A change applies from the next "
+    "login on.",
     rights=ALTERS_CLUSTER,
 )

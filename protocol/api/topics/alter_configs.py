@@ -22,7 +22,7 @@ from .describe_configs import TOPIC_RESOURCE
 @message
 class AlterableConfig:
     name: str = string(doc="Setting.")
-    value: str | None = nullable_string(doc="New value as text; null unsets it.")
+    value: str | None = nullable_string(doc="New value as text; null removes the setting.")
 
 
 @message
@@ -35,26 +35,28 @@ class AlterConfigsResource:
 @message
 class AlterConfigsRequest:
     resources: list[AlterConfigsResource] = array(AlterConfigsResource, max_items=MAX_TOPICS)
-    validate_only: bool = boolean(default=False, doc="True: check, and change nothing.")
+    validate_only: bool = boolean(
+        default=False, doc="Whether to check the request without a change."
+    )
     incremental: bool = boolean(
         native=True,
         default=False,
-        doc="True: change the settings named and keep the others. False, as in Kafka: the topic "
-        "keeps only the settings named.",
+        doc="True: change the named settings and keep the others. False, as in Kafka: the "
+        "topic keeps only the named settings.",
     )
 
 
 @message
 class AlterConfigsResult:
-    error_code: int = int16(default=0, doc="0 when the change was made.")
+    error_code: int = int16(default=0, doc="0 if the change was made.")
     error_message: str | None = error_text(default=None)
-    resource_type: int = int8(doc="As asked.")
-    resource_name: str = string(doc="As asked.")
+    resource_type: int = int8(doc="As in the request.")
+    resource_name: str = string(doc="As in the request.")
 
 
 @message
 class AlterConfigsResponse:
-    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
     responses: list[AlterConfigsResult] = array(AlterConfigsResult, max_items=MAX_TOPICS)
 
 
@@ -65,7 +67,7 @@ ALTER_CONFIGS: Final = Api(
     max_version=1,
     request=AlterConfigsRequest,
     response=AlterConfigsResponse,
-    doc="Change a topic's settings from the next append or maintenance pass on; all of them or "
-    "none.",
+    doc="Change settings of a topic, all of them or none. They apply from the next append or "
+    "maintenance pass on.",
     rights=ALTERS_CONFIGS,
 )

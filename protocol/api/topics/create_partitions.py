@@ -10,19 +10,22 @@ from ..security.acl_terms import Operation, ResourceType
 
 @message
 class CreatePartitionsAssignment:
-    broker_ids: list[int] = array(INT32, max_items=MAX_REPLICAS, doc="Where it is to live.")
+    broker_ids: list[int] = array(
+        INT32, max_items=MAX_REPLICAS, doc="Brokers for the replicas of the partition."
+    )
 
 
 @message
 class CreatePartitionsTopic:
     name: str = string(doc="Topic.")
-    count: int = int32(doc="How many partitions it is to have; more than it has.")
+    count: int = int32(doc="New number of partitions; more than the topic has.")
     assignments: list[CreatePartitionsAssignment] | None = array(
         CreatePartitionsAssignment,
         max_items=MAX_PARTITIONS,
         nullable=True,
         default=None,
-        doc="Kafka's manual placement of the new ones, in order; null leaves it to the broker.",
+        doc="Kafka's manual assignment of the new partitions, in their order; null leaves it "
+        "to the broker.",
     )
 
 
@@ -30,19 +33,21 @@ class CreatePartitionsTopic:
 class CreatePartitionsRequest:
     topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic, max_items=MAX_TOPICS)
     timeout_ms: int = int32(default=30_000, doc="How long to wait.")
-    validate_only: bool = boolean(default=False, doc="True: check, and change nothing.")
+    validate_only: bool = boolean(
+        default=False, doc="Whether to check the request without a change."
+    )
 
 
 @message
 class CreatePartitionsResult:
     name: str = string(doc="Topic.")
-    error_code: int = int16(default=0, doc="0 when it has that many partitions now.")
+    error_code: int = int16(default=0, doc="0 if the topic has that many partitions now.")
     error_message: str | None = error_text(default=None)
 
 
 @message
 class CreatePartitionsResponse:
-    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
     results: list[CreatePartitionsResult] = array(CreatePartitionsResult, max_items=MAX_TOPICS)
 
 
@@ -53,8 +58,8 @@ CREATE_PARTITIONS: Final = Api(
     max_version=1,
     request=CreatePartitionsRequest,
     response=CreatePartitionsResponse,
-    doc="Give topics more partitions, never fewer. Messages stay where they are; those with a key "
-    "may go to another partition from then on.",
+    doc="Add partitions to topics. Stored messages stay in their partitions; new messages "
+    "with the same key may go to another partition than before.",
     rights=(each(Operation.ALTER, ResourceType.TOPIC),),
     repeatable=False,
 )

@@ -21,7 +21,9 @@ from ..schema import (
 @message
 class CreatableAssignment:
     partition: int = int32(doc="Partition.")
-    broker_ids: list[int] = array(INT32, max_items=MAX_REPLICAS, doc="Where it is to live.")
+    broker_ids: list[int] = array(
+        INT32, max_items=MAX_REPLICAS, doc="Brokers for the replicas of the partition."
+    )
 
 
 @message
@@ -39,7 +41,7 @@ class CreatableTopic:
         CreatableAssignment,
         max_items=MAX_PARTITIONS,
         default=(),
-        doc="Kafka's manual placement; instead of `num_partitions`.",
+        doc="Kafka's manual assignment, instead of `num_partitions`.",
     )
     configs: list[CreatableConfig] = array(
         CreatableConfig, max_items=MAX_CONFIGS, default=(), doc="Settings of this topic."
@@ -50,19 +52,23 @@ class CreatableTopic:
 class CreateTopicsRequest:
     topics: list[CreatableTopic] = array(CreatableTopic, max_items=MAX_TOPICS)
     timeout_ms: int = int32(default=30_000, doc="How long to wait.")
-    validate_only: bool = boolean(since=1, default=False, doc="True: check, and create nothing.")
+    validate_only: bool = boolean(
+        since=1, default=False, doc="Whether to check the request without creating topics."
+    )
 
 
 @message
 class CreatableTopicResult:
     name: str = string(doc="Topic.")
-    error_code: int = int16(default=0, doc="0 when it was created.")
+    error_code: int = int16(default=0, doc="0 if the topic was created.")
     error_message: str | None = error_text(since=1, native_since=0, default=None)
 
 
 @message
 class CreateTopicsResponse:
-    throttle_time_ms: int = int32(since=2, default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(
+        since=2, default=0, doc="How long the client is throttled, in ms."
+    )
     topics: list[CreatableTopicResult] = array(CreatableTopicResult, max_items=MAX_TOPICS)
 
 
@@ -74,8 +80,9 @@ CREATE_TOPICS: Final = Api(
     native_max_version=3,
     request=CreateTopicsRequest,
     response=CreateTopicsResponse,
-    doc="Create topics; each succeeds or fails by itself. Kafka's clients leave out partitions and "
-    "replication factor (-1) from version 4 on; every version takes that.",
+    doc="Create topics; each succeeds or fails by itself. Kafka's clients leave out "
+    "partitions and replication factor (-1) from version 4 on; the broker accepts that in "
+    "every version.",
     rights=(Need(CREATES_TOPIC, How.EACH),),
     repeatable=False,
 )

@@ -36,11 +36,11 @@ class DeleteRecordsRequest:
 @message
 class DeleteRecordsPartitionResult:
     partition: int = int32(doc="Partition.")
-    low_watermark: int = int64(default=-1, doc="The first offset there is now; -1 on error.")
+    low_watermark: int = int64(default=-1, doc="The new log start offset; -1 on error.")
     error_code: int = int16(
         default=0,
-        doc="0 when no message below the offset can be read any more; 1 when the "
-        "offset is above the high watermark.",
+        doc="0 if no message below the offset can be read any more; 1 if the offset is above "
+        "the high watermark.",
     )
     error_message: str | None = error_text(native=True, default=None)
 
@@ -55,7 +55,7 @@ class DeleteRecordsTopicResult:
 
 @message
 class DeleteRecordsResponse:
-    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
     topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult, max_items=MAX_TOPICS)
 
 
@@ -66,7 +66,7 @@ DELETE_RECORDS: Final = Api(
     max_version=1,
     request=DeleteRecordsRequest,
     response=DeleteRecordsResponse,
-    doc="Drop every message below an offset, for good when it is answered. Bytes leave the disk "
-    "by whole segments.",
+    doc="Delete all messages below an offset. The change is durable when the request is "
+    "answered. Disk space is freed in whole segments.",
     rights=(each(Operation.DELETE, ResourceType.TOPIC),),
 )

@@ -17,13 +17,15 @@ class DeleteTopicsRequest:
 @message
 class DeletableTopicResult:
     name: str = string(doc="Topic.")
-    error_code: int = int16(default=0, doc="0 when it was deleted.")
+    error_code: int = int16(default=0, doc="0 if the topic was deleted.")
     error_message: str | None = error_text(native=True, default=None)
 
 
 @message
 class DeleteTopicsResponse:
-    throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(
+        since=1, default=0, doc="How long the client is throttled, in ms."
+    )
     responses: list[DeletableTopicResult] = array(DeletableTopicResult, max_items=MAX_TOPICS)
 
 

@@ -46,25 +46,29 @@ class DescribeConfigsResource:
 class DescribeConfigsRequest:
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource, max_items=MAX_TOPICS)
     include_synonyms: bool = boolean(
-        since=1, default=False, doc="True: tell of each setting every place that has a value."
+        since=1,
+        default=False,
+        doc="Whether the answer has, for each setting, every source that has a value.",
     )
 
 
 @message
 class ConfigSynonym:
-    name: str = string(doc="The setting's name there.")
-    value: str | None = nullable_string(doc="Its value there.")
-    source: int = int8(doc="The place, as `config_source`.")
+    name: str = string(doc="Name of the setting at that source.")
+    value: str | None = nullable_string(doc="Value at that source.")
+    source: int = int8(doc="The source, as in `config_source`.")
 
 
 @message
 class DescribedConfig:
     name: str = string(doc="Setting.")
-    value: str | None = nullable_string(doc="Its value as text; null when it has none.")
-    read_only: bool = boolean(default=False, doc="True when it cannot be altered.")
-    is_default: bool = boolean(until=0, default=False, doc="True when it was not set.")
+    value: str | None = nullable_string(doc="Its value as text; null if it has none.")
+    read_only: bool = boolean(default=False, doc="Whether it cannot be changed.")
+    is_default: bool = boolean(until=0, default=False, doc="Whether it was not set.")
     config_source: int = int8(
-        since=1, default=-1, doc="1 the topic, 4 the broker's settings, 5 the default."
+        since=1,
+        default=-1,
+        doc="Source of the value: 1 the topic, 4 the broker's settings, 5 the default.",
     )
     is_sensitive: bool = boolean(default=False, doc="Always false.")
     synonyms: list[ConfigSynonym] = array(
@@ -72,23 +76,23 @@ class DescribedConfig:
         max_items=MAX_SYNONYMS,
         since=1,
         default=(),
-        doc="Every place that has a value, the one that counts first; empty when not asked for.",
+        doc="Every source that has a value, the effective one first; empty if not requested.",
     )
     source: str = string(native=True, default="", doc="`topic`, `broker` or `default`.")
 
 
 @message
 class DescribeConfigsResult:
-    error_code: int = int16(default=0, doc="0 when the resource exists.")
+    error_code: int = int16(default=0, doc="0 if the resource exists.")
     error_message: str | None = error_text(default=None)
-    resource_type: int = int8(doc="As asked.")
-    resource_name: str = string(doc="As asked.")
+    resource_type: int = int8(doc="As in the request.")
+    resource_name: str = string(doc="As in the request.")
     configs: list[DescribedConfig] = array(DescribedConfig, max_items=MAX_CONFIGS, default=())
 
 
 @message
 class DescribeConfigsResponse:
-    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
     results: list[DescribeConfigsResult] = array(DescribeConfigsResult, max_items=MAX_TOPICS)
 
 
@@ -99,7 +103,7 @@ DESCRIBE_CONFIGS: Final = Api(
     max_version=2,
     request=DescribeConfigsRequest,
     response=DescribeConfigsResponse,
-    doc="The settings in force, each with its source.",
+    doc="List the effective settings, each with its source.",
     rights=(
         each(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, When.OF_TOPIC),
         each(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, When.OF_BROKER),

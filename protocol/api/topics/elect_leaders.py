@@ -19,7 +19,7 @@ class ElectLeadersRequest:
     topic_partitions: list[ElectLeadersTopic] | None = array(
         ElectLeadersTopic, max_items=MAX_TOPICS, nullable=True, doc="Null for all."
     )
-    timeout_ms: int = int32(default=60_000, doc="Not looked at: the answer never waits.")
+    timeout_ms: int = int32(default=60_000, doc="Ignored: the answer never waits.")
 
 
 @message
@@ -39,10 +39,11 @@ class ElectLeadersTopicResult:
 
 @message
 class ElectLeadersResponse:
-    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
     error_code: int = int16(
         default=0,
-        doc="0: the refusal stands beside each partition, with a sentence. 35 where there is none.",
+        doc="0: each partition has the refusal, with an explanation. 35 if the request names "
+        "no partition.",
     )
     topics: list[ElectLeadersTopicResult] = array(
         ElectLeadersTopicResult, max_items=MAX_TOPICS, default=()
@@ -57,8 +58,8 @@ ELECT_LEADERS: Final = Api(
     native_max_version=-1,
     request=ElectLeadersRequest,
     response=ElectLeadersResponse,
-    doc="Refused: one broker leads all partitions, and `horolog cluster promote` or etcd lets "
-    "another one lead.",
+    doc="Refused: one broker leads all partitions. `horolog cluster promote`, or etcd, makes "
+    "another broker the leader.",
     rights=ALTERS_CLUSTER,
     served_by=ServedBy.ANY_BROKER,
 )

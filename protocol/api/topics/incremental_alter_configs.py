@@ -31,11 +31,9 @@ class IncrementalConfig:
     name: str = string(doc="Setting.")
     config_operation: int = int8(
         default=SET,
-        doc="0 set, 1 unset. 2 append and 3 subtract are for lists, and no setting is one.",
+        doc="0 set, 1 unset. 2 append and 3 subtract are refused: no setting is a list.",
     )
-    value: str | None = nullable_string(
-        default=None, doc="New value as text; means nothing for one that is unset."
-    )
+    value: str | None = nullable_string(default=None, doc="New value as text; ignored for `unset`.")
 
 
 @message
@@ -51,21 +49,23 @@ class IncrementalAlterConfigsRequest:
     resources: list[IncrementalAlterConfigsResource] = array(
         IncrementalAlterConfigsResource, max_items=MAX_TOPICS
     )
-    validate_only: bool = boolean(default=False, doc="True: check, and change nothing.")
+    validate_only: bool = boolean(
+        default=False, doc="Whether to check the request without a change."
+    )
 
 
 @message
 class IncrementalAlterConfigsResult:
-    error_code: int = int16(default=0, doc="0 when all changes of this resource were made.")
+    error_code: int = int16(default=0, doc="0 if all changes of this resource were made.")
     error_message: str | None = error_text(default=None)
-    resource_type: int = int8(doc="As asked.")
-    resource_name: str = string(doc="As asked.")
+    resource_type: int = int8(doc="As in the request.")
+    resource_name: str = string(doc="As in the request.")
 
 
 @flexible_since(1)
 @message
 class IncrementalAlterConfigsResponse:
-    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
     responses: list[IncrementalAlterConfigsResult] = array(
         IncrementalAlterConfigsResult, max_items=MAX_TOPICS
     )
@@ -78,7 +78,7 @@ INCREMENTAL_ALTER_CONFIGS: Final = Api(
     max_version=1,
     request=IncrementalAlterConfigsRequest,
     response=IncrementalAlterConfigsResponse,
-    doc="Change those of a topic's settings that are named, from the next append or maintenance "
-    "pass on; all of them or none. Version 1 is Kafka's compact encoding of the same.",
+    doc="Change the named settings of a topic, all of them or none. They apply from the next "
+    "append or maintenance pass on. Version 1 is the same in Kafka's compact encoding.",
     rights=ALTERS_CONFIGS,
 )

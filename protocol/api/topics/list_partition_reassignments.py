@@ -20,14 +20,14 @@ from ..schema import (
 
 @message
 class ListPartitionReassignmentsTopic:
-    name: str = string(doc="Topic asked about.")
+    name: str = string(doc="Topic.")
     partition_indexes: list[int] = array(INT32, max_items=MAX_PARTITIONS, doc="Partitions.")
 
 
 @flexible
 @message
 class ListPartitionReassignmentsRequest:
-    timeout_ms: int = int32(default=60_000, doc="Not looked at: the answer never waits.")
+    timeout_ms: int = int32(default=60_000, doc="Ignored: the answer never waits.")
     topics: list[ListPartitionReassignmentsTopic] | None = array(
         ListPartitionReassignmentsTopic,
         max_items=MAX_TOPICS,
@@ -40,9 +40,13 @@ class ListPartitionReassignmentsRequest:
 @message
 class OngoingPartitionReassignment:
     partition_index: int = int32(doc="Partition.")
-    replicas: list[int] = array(INT32, max_items=MAX_REPLICAS, doc="Brokers that have it.")
-    adding_replicas: list[int] = array(INT32, max_items=MAX_REPLICAS, doc="Those that get it.")
-    removing_replicas: list[int] = array(INT32, max_items=MAX_REPLICAS, doc="Those that lose it.")
+    replicas: list[int] = array(INT32, max_items=MAX_REPLICAS, doc="Brokers that have a replica.")
+    adding_replicas: list[int] = array(
+        INT32, max_items=MAX_REPLICAS, doc="Brokers that get a replica."
+    )
+    removing_replicas: list[int] = array(
+        INT32, max_items=MAX_REPLICAS, doc="Brokers that lose their replica."
+    )
 
 
 @message
@@ -56,7 +60,7 @@ class OngoingTopicReassignment:
 @flexible
 @message
 class ListPartitionReassignmentsResponse:
-    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(default=0, doc="How long the client is throttled, in ms.")
     error_code: int = int16(default=0, doc="0.")
     error_message: str | None = error_text(default=None)
     topics: list[OngoingTopicReassignment] = array(
@@ -75,7 +79,7 @@ LIST_PARTITION_REASSIGNMENTS: Final = Api(
     native_max_version=-1,
     request=ListPartitionReassignmentsRequest,
     response=ListPartitionReassignmentsResponse,
-    doc="The partitions whose replicas are being moved: none, ever.",
+    doc="List the partitions whose replicas are being moved: there are never any.",
     rights=DESCRIBES_CLUSTER,
     served_by=ServedBy.ANY_BROKER,
 )

@@ -25,9 +25,9 @@ from ..security.acl_terms import Operation, ResourceType
 
 @message
 class MetadataTopic:
-    topic_uuid_high: int = int64(since=10, default=0, doc="Not looked at: the first 8 bytes.")
-    topic_uuid_low: int = int64(since=10, default=0, doc="Not looked at: the other 8.")
-    name: str = string(doc="Topic asked about.")
+    topic_uuid_high: int = int64(since=10, default=0, doc="First 8 bytes of the topic id; ignored.")
+    topic_uuid_low: int = int64(since=10, default=0, doc="Last 8 bytes of the topic id; ignored.")
+    name: str = string(doc="Topic.")
 
 
 @flexible_since(9)
@@ -38,20 +38,17 @@ class MetadataRequest:
         max_items=MAX_TOPICS,
         nullable=True,
         default=(),
-        doc="In version 0 empty for all topics; later ones have nil for that, and empty for none.",
+        doc="The topics. All topics: empty in version 0, nil in later versions, where empty "
+        "means none.",
     )
     allow_auto_topic_creation: bool = boolean(
         since=4,
         native_since=0,
         default=True,
-        doc="False: a topic that does not exist is not created.",
+        doc="Whether a topic that does not exist is created.",
     )
-    include_cluster_authorized_operations: bool = boolean(
-        since=8, default=False, doc="Not looked at."
-    )
-    include_topic_authorized_operations: bool = boolean(
-        since=8, default=False, doc="Not looked at."
-    )
+    include_cluster_authorized_operations: bool = boolean(since=8, default=False, doc="Ignored.")
+    include_topic_authorized_operations: bool = boolean(since=8, default=False, doc="Ignored.")
 
 
 @message
@@ -64,14 +61,14 @@ class MetadataBroker:
 
 @message
 class MetadataPartition:
-    error_code: int = int16(default=0, doc="0 when the partition can be served.")
+    error_code: int = int16(default=0, doc="0 if the partition can be served.")
     partition: int = int32(doc="Partition.")
-    leader_id: int = int32(default=-1, doc="Id of the broker that serves it.")
-    leader_epoch: int = int32(
-        since=7, default=-1, doc="Of the leader; -1 at a broker that is alone."
+    leader_id: int = int32(default=-1, doc="Id of the leader.")
+    leader_epoch: int = int32(since=7, default=-1, doc="Leader epoch; -1 at a single broker.")
+    replica_nodes: list[int] = array(
+        INT32, max_items=MAX_REPLICAS, default=(), doc="Ids of brokers."
     )
-    replica_nodes: list[int] = array(INT32, max_items=MAX_REPLICAS, default=(), doc="Broker ids.")
-    isr_nodes: list[int] = array(INT32, max_items=MAX_REPLICAS, default=(), doc="Broker ids.")
+    isr_nodes: list[int] = array(INT32, max_items=MAX_REPLICAS, default=(), doc="Ids of brokers.")
     offline_replicas: list[int] = array(
         INT32, max_items=MAX_REPLICAS, since=5, default=(), doc="Always empty."
     )
@@ -80,7 +77,7 @@ class MetadataPartition:
 
 @message
 class MetadataTopicResult:
-    error_code: int = int16(default=0, doc="0 when the topic exists.")
+    error_code: int = int16(default=0, doc="0 if the topic exists.")
     name: str = string(doc="Topic.")
     topic_uuid_high: int = int64(since=10, default=0, doc="0: not known.")
     topic_uuid_low: int = int64(since=10, default=0, doc="0: not known.")
@@ -89,35 +86,38 @@ class MetadataTopicResult:
         MetadataPartition, max_items=MAX_PARTITIONS, default=()
     )
     topic_authorized_operations: int = int32(
-        since=8, default=NOT_ASKED, doc="-2^31: not asked for."
+        since=8, default=NOT_ASKED, doc="-2^31: not requested."
     )
     error_message: str | None = error_text(native=True, default=None)
     topic_id: str = string(
         native=True,
         default="",
-        doc="22 characters; a topic that is deleted and made again has another. Empty: not known.",
+        doc="Topic id, of 22 characters. A topic that is deleted and created again has "
+        "another id. Empty if not known.",
     )
 
 
 @flexible_since(9)
 @message
 class MetadataResponse:
-    throttle_time_ms: int = int32(since=3, default=0, doc="How long the client is not listened to.")
+    throttle_time_ms: int = int32(
+        since=3, default=0, doc="How long the client is throttled, in ms."
+    )
     brokers: list[MetadataBroker] = array(MetadataBroker, max_items=MAX_REPLICAS)
     cluster_id: str | None = nullable_string(
         since=2, native_since=0, default=None, doc="Id of the broker's data directory."
     )
     controller_id: int = int32(
-        since=1, native_since=0, default=-1, doc="Broker that creates topics: the leader."
+        since=1, native_since=0, default=-1, doc="The controller: the leader of the cluster."
     )
     topics: list[MetadataTopicResult] = array(MetadataTopicResult, max_items=MAX_TOPICS)
     cluster_authorized_operations: int = int32(
-        since=8, default=NOT_ASKED, doc="-2^31: not asked for."
+        since=8, default=NOT_ASKED, doc="-2^31: not requested."
     )
     node_id: int = int32(
         native=True,
         default=-1,
-        doc="Id of the broker that answers. -1: not known.",
+        doc="Id of the answering broker; -1 if not known.",
     )
 
 
@@ -131,9 +131,10 @@ METADATA: Final = Api(
     offered_by_several=10,
     request=MetadataRequest,
     response=MetadataResponse,
-    doc="Brokers and topics. Naming a topic that does not exist creates it when the broker's "
-    "`auto.create.topics.enable` is on and the request does not forbid it. Versions 8 to 10 are "
-    "offered by brokers of a cluster: clients trust leader epochs from version 9 on only.",
+    doc="Describe brokers and topics. A named topic that does not exist is created if the "
+    "broker's `auto.create.topics.enable` is on and the request allows it. Only brokers of a "
+    "cluster offer versions 8 to 10, because clients trust leader epochs only from version 9 "
+    "on.",
     rights=(
         each(Operation.DESCRIBE, ResourceType.TOPIC, When.NAMED),
         left_out(Operation.DESCRIBE, ResourceType.TOPIC),

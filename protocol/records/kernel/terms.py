@@ -89,7 +89,7 @@ class Rewritten(NamedTuple):
 
 
 class KeptRows(NamedTuple):
-    """What was kept of a run of messages or records."""
+    """The rows that were kept of a run of messages or records."""
 
     messages: int
     last_offset: int

@@ -18,7 +18,7 @@ from ..member_files import IdentityFile, decode_identity
 from ..replica_directory import HIGHEST_ADOPTED
 from .access import Access
 from .client import EtcdClient, Gateway
-from .store import ClusterStore, Seen
+from .store import ClusterKeys, ClusterStore
 
 WITHIN_S = 10.0
 """How long a command waits for an answer of etcd."""
@@ -60,9 +60,10 @@ async def create(
             if seen.view is not None and not replace:
                 raise PolicyViolation(
                     f"cluster {name} is in etcd already (epoch {seen.view.state.epoch}); --replace "
-                    "makes it anew from this directory, and others give up what they have more"
+                    "makes it anew from this directory, and the other brokers discard messages "
+                    "that this directory does not have"
                 )
-            _check_nobody_runs(name, seen)
+            _check_none_runs(name, seen)
             if seen.view is not None:
                 epoch = max(epoch, seen.view.state.epoch, seen.view.state.least_epoch - 1)
             # A new nonce, for a new entry into the ISR: stored before any broker can read it.
@@ -105,11 +106,11 @@ def _epochs(data_dir: Path) -> list[int]:
     return found
 
 
-def _check_nobody_runs(name: str, seen: Seen) -> None:
+def _check_none_runs(name: str, seen: ClusterKeys) -> None:
     if seen.members:
         raise PolicyViolation(
             f"brokers {sorted(seen.members)} of cluster {name} run, or did until a moment ago: "
-            "stop them all, and try again after the time of a lease"
+            "stop them all, and try again when their leases have expired"
         )
 
 

@@ -39,7 +39,7 @@ from .client import (
     Gateway,
     LeaseNotFound,
 )
-from .store import ClusterStore, Seen
+from .store import ClusterKeys, ClusterStore
 from .values import StoredMember
 
 PATIENCE_S: Final = 2.0
@@ -96,7 +96,7 @@ class EtcdJoining:
         identity = self._stored.identity
         return not identity.nonce or identity.highest_epoch == NO_EPOCH
 
-    def check(self, seen: Seen) -> str:
+    def check(self, seen: ClusterKeys) -> str:
         """Check the cluster that was read from etcd. Returns why this broker must not act on it;
         empty if it may."""
         self.refused = self.taken = False
@@ -120,7 +120,7 @@ class EtcdJoining:
             f"--create-cluster, or run `horolog cluster create {self._name}` where its data is"
         )
 
-    def _other_data(self, seen: Seen, state: ClusterState) -> str:
+    def _other_data(self, seen: ClusterKeys, state: ClusterState) -> str:
         if self.joined:
             return ""
         directory, member = self._directory, Member(self._me.broker_id, self._stored.identity.nonce)
@@ -145,7 +145,7 @@ class EtcdJoining:
         self.joined = True
         return ""
 
-    def _taken(self, seen: Seen) -> str:
+    def _taken(self, seen: ClusterKeys) -> str:
         there = seen.members.get(self._me.broker_id)
         if there is None:
             return ""
@@ -465,7 +465,7 @@ class EtcdElection:
     def _creates(self) -> bool:
         return self._member.settings.cluster_create and self._joining.never_joined
 
-    async def _create(self) -> Seen:
+    async def _create(self) -> ClusterKeys:
         """Create the cluster in etcd, with this broker's data."""
         member = self._member
         identity = member.stored.identity
@@ -537,7 +537,7 @@ class EtcdElection:
             self._reported = text
             self._member.observe(kind, error=text)
 
-    async def _deliver(self, seen: Seen, sent: RequestState) -> None:
+    async def _deliver(self, seen: ClusterKeys, sent: RequestState) -> None:
         if sent.revision <= seen.revision < self._latest_revision:
             return  # A later revision was read meanwhile.
         self._latest_revision = max(self._latest_revision, seen.revision)
@@ -576,7 +576,7 @@ class EtcdElection:
         if self.node.leader is not None or self.node.follower is not None:
             self._event(leave)
 
-    def _record_places(self, seen: Seen) -> None:
+    def _record_places(self, seen: ClusterKeys) -> None:
         """Record the addresses of the other members, which of them are registered now, and which
         were."""
         mine, known, absent = self._member.broker_id, self._member.known, self._member.absent

@@ -36,7 +36,7 @@ FORGOTTEN_S: Final = 60
 
 
 @value_class
-class Seen:
+class ClusterKeys:
     """All keys of a cluster, at one revision."""
 
     revision: int
@@ -61,12 +61,12 @@ class ClusterStore:
         self._members = f"{self._prefix}members/"
         self._removed = f"{self._prefix}removed/"
 
-    async def read(self) -> Seen:
+    async def read(self) -> ClusterKeys:
         """Read all keys of the cluster, linearizably."""
         return self._seen(await self.gateway.range(self._prefix))
 
-    async def transact(self, change: Transact, cluster_id: str) -> Seen:
-        """Change the state if nobody has changed it meanwhile. Returns the keys after that."""
+    async def transact(self, change: Transact, cluster_id: str) -> ClusterKeys:
+        """Change the state unless another member has changed it. Returns the keys after that."""
         unchanged = [(self._state, change.state_revision)]
         puts = [Put(self._state, encode_state(StoredState(cluster_id, change.state)))]
         if change.lead_on_lease is not None:
@@ -76,7 +76,7 @@ class ClusterStore:
             puts.append(Put(self._leader, leader, change.lead_on_lease))
         return self._seen(await self.gateway.transact(unchanged, puts, read=self._prefix))
 
-    async def register(self, member: StoredMember, revision: int) -> Seen:
+    async def register(self, member: StoredMember, revision: int) -> ClusterKeys:
         """Write a member's key, on its lease, if the key still has `revision` (0: does not exist).
         Returns the keys after that."""
         info = member.info
@@ -85,14 +85,14 @@ class ClusterStore:
         found = await self.gateway.transact([(key, revision)], [put], read=self._prefix)
         return self._seen(found)
 
-    async def create(self, cluster_id: str, state: ClusterState, revision: int = 0) -> Seen:
+    async def create(self, cluster_id: str, state: ClusterState, revision: int = 0) -> ClusterKeys:
         """Write the first state of the cluster, if the state still has `revision` (0: does not
         exist). Returns the keys after that."""
         put = Put(self._state, encode_state(StoredState(cluster_id, state)))
         found = await self.gateway.transact([(self._state, revision)], [put], read=self._prefix)
         return self._seen(found)
 
-    async def change(self, seen: Seen, state: ClusterState) -> tuple[bool, Seen]:
+    async def change(self, seen: ClusterKeys, state: ClusterState) -> tuple[bool, ClusterKeys]:
         """Replace the state if it is still the one in `seen`. Returns whether it was, and the keys
         after that."""
         assert seen.view is not None
@@ -110,7 +110,7 @@ class ClusterStore:
     def _member(self, broker_id: int) -> str:
         return f"{self._members}{broker_id}"
 
-    def _seen(self, found: FoundKey) -> Seen:
+    def _seen(self, found: FoundKey) -> ClusterKeys:
         """Decode the keys that were read. Raises `BadValue`."""
         stored: StoredState | None = None
         leader: Incarnation | None = None
@@ -134,7 +134,7 @@ class ClusterStore:
                 number = each.key.removeprefix(self._removed)
                 removed |= {int(number)} if number.isascii() and number.isdigit() else set()
         if stored is None:
-            return Seen(found.revision, "", None, members, revisions)
+            return ClusterKeys(found.revision, "", None, members, revisions)
         view = ClusterView(
             found.revision,
             stored.state,
@@ -144,4 +144,6 @@ class ClusterStore:
             leader_lease,
             {broker_id: member.info for broker_id, member in members.items()},
         )
-        return Seen(found.revision, stored.cluster_id, view, members, revisions, frozenset(removed))
+        return ClusterKeys(
+            found.revision, stored.cluster_id, view, members, revisions, frozenset(removed)
+        )

@@ -30,7 +30,7 @@ false. Unknown fields are ignored, so that a later release may add some.
 import json
 from typing import Any, Final
 
-from ....replication.cluster_state import ClusterState, Halt, Kept, MemberInfo, ReplicaExtent
+from ....replication.cluster_state import ClusterState, Halt, KeptMember, MemberInfo, ReplicaExtent
 from ....replication.settings import Incarnation, Member
 from ....storage.log.epoch_history import NO_EPOCH
 from ....values import value_class
@@ -93,7 +93,7 @@ def decode_state(key: str, value: bytes) -> StoredState:
             reader.number("epoch"),
             None if leader is None else Incarnation(*reader.numbers(leader, 2)),
             frozenset(Member(*each) for each in reader.lists("isr", 2)),
-            frozenset(Kept(Member(*each[:2]), each[2]) for each in reader.lists("kept", 3)),
+            frozenset(KeptMember(Member(*each[:2]), each[2]) for each in reader.lists("kept", 3)),
             reader.number("least_epoch"),
             reader.number("settled_epoch", NO_EPOCH),
             None if halt is None else Halt(*reader.numbers(halt, 1)),
@@ -190,7 +190,7 @@ class _ValueReader:
     def numbers(self, value: object, count: int) -> list[int]:
         right = isinstance(value, list) and len(value) == count
         if not right or not all(type(each) is int for each in value):  # type: ignore[attr-defined]
-            raise self.wrong(f"has {str(value)[:_SHOWN]} where {count} numbers are to be")
+            raise self.wrong(f"has {str(value)[:_SHOWN]} where {count} numbers are expected")
         return value  # type: ignore[return-value]
 
     def lists(self, name: str, count: int) -> list[list[int]]:
@@ -214,7 +214,7 @@ class _ValueReader:
         logs = []
         for topic, partitions in value["logs"].items():
             if not isinstance(partitions, list):
-                raise self.wrong(f"has {str(partitions)[:_SHOWN]} where a list is to be")
+                raise self.wrong(f"has {str(partitions)[:_SHOWN]} where a list is expected")
             for each in partitions:
                 partition, end, start = self.numbers(each, 3)
                 logs.append(((topic, partition), end, start))

@@ -259,8 +259,7 @@ def walk(
     when more than that many bytes have passed since the last mark, `since_bytes` of them before
     `start`. Marks are relative to a segment's base offset `segment_offset`; `segment_position` is
     the position of `start` in its log file. `magic` is that of the entry before `start`, if any.
-    With `keyed`, a message without a key is bad; wrappers need none, and `check_records` checks
-    batches.
+    With `keyed`, a message without a key is bad; in batches `check_records` finds it.
     """
     view = part(buffer, start, end)
     is_assigning = offsets == Offsets.ASSIGN
@@ -268,13 +267,10 @@ def walk(
         raise TypeError("offsets cannot be assigned in a buffer that is read-only")
     found = Walk()
     entries, found.problem = read_entries(view, start, end, check_crc, keyed=keyed)
-    if not is_assigning:
-        kept = _keeping_rule(entries, offsets, base_offset - 1)
-        if kept < len(entries):
-            del entries[kept:]
-            found.problem = Problem.OFFSET
+    if not is_assigning and _drop_unruly(entries, offsets, base_offset - 1):
+        found.problem = Problem.OFFSET
     found.end = found.problem_position = entries[-1][0] if entries else start
-    marks, marked_at = NO_MARKS, start - since_bytes
+    marked_at = start - since_bytes
     timed: Sequence[int] = ()
     if entries:
         stops, sent_offsets, magics, attributes, times, records, deltas = zip(*entries, strict=True)
@@ -288,19 +284,15 @@ def walk(
         found.largest_entry_bytes = max(map(sub, stops, positions))
         found.magic_changes = _magic_changes(magics, positions, magic)
         _add_kinds(found, magics, attributes, records)
-        timed = _add_times(found, times, records)
-        if timed:
-            newest = times.index(found.max_timestamp_ms)
-            found.max_position, found.max_offset = positions[newest], last_offsets[newest]
         if magics[-1] and attributes[-1] & LOG_APPEND_TIME_BIT:
             found.last_append_time_ms = times[-1]
-        if interval_bytes >= 0:
-            places = positions, last_offsets, times
-            shifts = segment_position - start, segment_offset
-            marks, marked_at = _mark(*places, *shifts, marked_at, interval_bytes, largest_ms)
+        places = positions, last_offsets, times
+        timed = _add_times(found, *places, records)
+        shifts = segment_position - start, segment_offset
+        found.marks, marked_at = _mark(*places, *shifts, marked_at, interval_bytes, largest_ms)
     if now_ms >= 0 and not found.batches:
         found.latency = latency_of(timed, found.untimed, now_ms)
-    found.marks, found.since_bytes = marks, found.end - marked_at
+    found.since_bytes = found.end - marked_at
     found.largest_ms = max(largest_ms, found.max_timestamp_ms)
     return found
 
@@ -319,17 +311,21 @@ def read_entries(
     return entries, Problem.NONE
 
 
-def _keeping_rule(entries: list[Entry], rule: Offsets, last_offset: int) -> int:
-    """Return the number of entries before the first one whose offset breaks the rule. `last_offset`
-    is the offset before the first entry."""
+def _drop_unruly(entries: list[Entry], rule: Offsets, last_offset: int) -> bool:
+    """Remove the first entry whose offset breaks the rule, and all behind it; return whether there
+    is one. `last_offset` is the offset before the first entry."""
     for number, (_, offset, magic, attributes, _, _, delta) in enumerate(entries):
-        if offset > LARGEST_INT64 - delta or (rule != Offsets.ANY and offset <= last_offset):
-            return number
         is_exact = magic == BATCH_MAGIC or not attributes & CODEC_MASK
-        if rule == Offsets.CONTIGUOUS and is_exact and offset != last_offset + 1:
-            return number
+        due = last_offset + 1
+        if (
+            offset > LARGEST_INT64 - delta
+            or (rule != Offsets.ANY and offset < due)
+            or (rule == Offsets.CONTIGUOUS and is_exact and offset != due)
+        ):
+            del entries[number:]
+            return True
         last_offset = offset + delta
-    return len(entries)
+    return False
 
 
 def _assign(
@@ -379,17 +375,26 @@ def _add_kinds(
         found.last_codec = next(filter(None, codecs))
 
 
-def _add_times(found: Walk, times: Sequence[int], records: Sequence[int]) -> Sequence[int]:
-    """Record the timestamps of entries, and return those that are not -1."""
+def _add_times(
+    found: Walk,
+    positions: Sequence[int],
+    last_offsets: Sequence[int],
+    times: Sequence[int],
+    records: Sequence[int],
+) -> Sequence[int]:
+    """Record the timestamps of entries, and where the largest is; return those that are not -1."""
     found.first_timestamp_ms = times[0]
+    timed = times
     if NO_TIMESTAMP in times:
         found.untimed = sum(
             count for count, time_ms in zip(records, times, strict=True) if time_ms == NO_TIMESTAMP
         )
-        times = [time_ms for time_ms in times if time_ms != NO_TIMESTAMP]
-    if times:
-        found.min_timestamp_ms, found.max_timestamp_ms = min(times), max(times)
-    return times
+        timed = [time_ms for time_ms in times if time_ms != NO_TIMESTAMP]
+    if timed:
+        found.min_timestamp_ms, found.max_timestamp_ms = min(timed), max(timed)
+        newest = times.index(found.max_timestamp_ms)
+        found.max_position, found.max_offset = positions[newest], last_offsets[newest]
+    return timed
 
 
 def _mark(
@@ -403,8 +408,10 @@ def _mark(
     largest_ms: int,
 ) -> tuple[Marks, int]:
     """Return the marks of entries, as far as an index entry can hold them, and the position of the
-    last one. `marked_at` is the position of the mark before; `shift` is added to a position to get
-    that in the log file."""
+    last one; no marks if `interval_bytes` is negative. `marked_at` is the position of the mark
+    before; `shift` is added to a position to get that in the log file."""
+    if interval_bytes < 0:
+        return NO_MARKS, marked_at
     marks = Marks()
     known = number = 0
     while (number := bisect_right(positions, marked_at + interval_bytes, number)) < len(positions):
