@@ -31,9 +31,9 @@ class Messages:
     def __init__(self, address: str) -> None:
         self._servers: dict[str, str | int | float | bool] = {"bootstrap.servers": address}
 
-    def create(self, topic: str, settings: Mapping[str, str]) -> None:
-        """Create a topic of one partition."""
-        new = NewTopic(topic, 1, 1, config=dict(settings))
+    def create(self, topic: str, settings: Mapping[str, str], *, partitions: int = 1) -> None:
+        """Create a topic."""
+        new = NewTopic(topic, partitions, 1, config=dict(settings))
         admin = AdminClient(self._servers)
         admin.create_topics([new])[topic].result(_SECONDS)
 
