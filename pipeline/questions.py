@@ -87,9 +87,7 @@ class Questions:
         """
         described = self._ask(self._admin.describe_cluster)
         windows = self._windows(subscription, described)
-        described = ClusterDescription(
-            described.cluster_id, {**described.topics, **windows.topics}
-        )
+        described = ClusterDescription(described.cluster_id, {**described.topics, **windows.topics})
         counts = {name: topic.partitions for name, topic in described.topics.items()}
         partitions = self._subscribed(subscription, counts, all_named)
         return Topics(partitions, counts, logs_of(described), frozenset(windows.topics))

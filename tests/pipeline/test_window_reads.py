@@ -277,7 +277,9 @@ def test_the_name_of_a_window_is_read_as_a_topic(
 ) -> None:
     broker, times = filled
     address = broker.address if port == "native" else f"kafka://{broker.kafka_address}"
-    for topic, window in zip(TOPICS, (WINDOWS[0], (T0_MS + HOUR_MS, None), WINDOWS[4])):
+    for topic, window in zip(
+        TOPICS, (WINDOWS[0], (T0_MS + HOUR_MS, None), WINDOWS[4]), strict=True
+    ):
         name = named(topic, *window)
         for subscription in ({"subscribe": name}, {"assign": f'{{"{name}": [0, 1]}}'}):
             got = read(source(address, **subscription, **cut))
@@ -376,5 +378,5 @@ def test_names_of_no_window_are_told(filled: Filled, name: str, told: str) -> No
         made.reader(made.schema()).partitions()
     assert told in str(refused.value)
     beside = source(broker.address, assign=f'{{"plain..{T0_MS}..1h": [2]}}')
-    with pytest.raises(UnknownTopicOrPartition, match="partition 2 of .* partitions 0 to 1"):
+    with pytest.raises(UnknownTopicOrPartition, match=r"partition 2 of .* partitions 0 to 1"):
         beside.reader(beside.schema()).partitions()

@@ -13,7 +13,9 @@ def main(address: str, topic: str) -> None:
 
     @broker.subscriber(topic, group_id="by-faststream", auto_offset_reset="earliest")
     async def note(message: KafkaMessage) -> None:
-        print(message.raw_message.partition, message.raw_message.offset, flush=True)
+        read = message.raw_message
+        sys.stdout.write(f"{read.partition} {read.offset}\n")
+        sys.stdout.flush()
 
     asyncio.run(FastStream(broker).run())
 
