@@ -11,7 +11,9 @@ from faststream.kafka import KafkaBroker, KafkaMessage
 def main(address: str, topic: str) -> None:
     broker = KafkaBroker(address)
 
-    @broker.subscriber(topic, group_id="by-faststream", auto_offset_reset="earliest")
+    @broker.subscriber(  # type: ignore[untyped-decorator]
+        topic, group_id="by-faststream", auto_offset_reset="earliest"
+    )
     async def note(message: KafkaMessage) -> None:
         read = message.raw_message
         sys.stdout.write(f"{read.partition} {read.offset}\n")
