@@ -18,7 +18,7 @@ from ..client.cluster.retry import RETRIABLE, retry
 from ..client.results import ClusterDescription, FindResult, Found
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from ..protocol.errors import HorologError, UnknownTopicOrPartition
-from ..protocol.window_topics import WindowName, base_of, parse_window_name
+from ..protocol.window_topics import SEPARATOR, WindowName, base_of, parse_window_name
 from .connecting import CLIENT_ID, consumer_at
 from .logs import LogId, TopicLogs, logs_of
 from .options import BrokerOptions, Subscription
@@ -310,6 +310,12 @@ def _unknown(name: str, counts: dict[str, int], address: str) -> str:
     window = parse_window_name(name)
     if window is not None and (window.is_empty or window.base in counts):
         return f"{name} cannot be read at {address}: {_no_window(window)}"
+    base = name.partition(SEPARATOR)[0]
+    if window is None and base in counts:
+        return (
+            f"{address} has no topic {name!r}, and it is not the name of a window of {base}, such "
+            f"as {base}..20161114T14Z..1h"
+        )
     wanted = name if window is None else window.base
     close = get_close_matches(wanted, counts, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"it has {len(counts)} others"
