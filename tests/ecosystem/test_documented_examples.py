@@ -1,15 +1,16 @@
 """The examples in the descriptions of Python's Kafka clients, as their packages have them.
 
-Only the address is another one. Not run: examples that need a Schema Registry, and parts of
-examples with names that no example defines.
+Only the address is another one. Not run: examples that need a Schema Registry, and code that goes
+on from an endless loop of another example.
 """
 
 import re
 import shlex
 import sys
 import textwrap
+from collections.abc import Sequence
 from functools import partial
-from importlib.metadata import distribution
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Final
 
@@ -17,22 +18,25 @@ import pytest
 
 from horolog.testing.waiting import wait_until
 
+from .installing import python_of
 from .messages import Messages
 from .running import run, running, tail
 
 _LIMIT_SECONDS = 300
 _SECONDS = 60
 _ADDRESSES: Final = re.compile(r"localhost:\d+|mybroker")
-_NO_ADDRESS: Final = re.compile(r"\b(Kafka(?:Consumer|Producer)\()(?!bootstrap_servers)")
-"""An example of kafka-python that means the default address."""
+_CALL: Final = re.compile(r"\b(Kafka(?:Consumer|Producer))\(((?:[^()]|\(\))*)\)")
+"""A client of kafka-python, which has a default address."""
 
 pytestmark = [pytest.mark.ecosystem, pytest.mark.timeout(_LIMIT_SECONDS)]
 
 
-def description(package: str) -> str:
-    """What a package says of itself, in Markdown or reStructuredText."""
-    found = distribution(package).metadata
-    return str(found.get("Description") or found.get_payload())  # type: ignore[attr-defined]
+def description(package: str, path: Sequence[str] = sys.path) -> str:
+    """What a package in one of these folders says of itself, in Markdown or reStructuredText."""
+    (found, *_) = distributions(name=package, path=[*path])
+    text = found.read_text("METADATA")
+    assert text is not None
+    return text
 
 
 def examples(text: str, language: str = "python") -> list[str]:
@@ -53,8 +57,14 @@ def example(package: str, *has: str) -> str:
 
 def at(address: str, code: str) -> str:
     """An example with another address."""
-    code = _NO_ADDRESS.sub(rf"\1bootstrap_servers='{address}', ", code)
-    return _ADDRESSES.sub(address, code)
+
+    def named(call: re.Match[str]) -> str:
+        given = [call[2]] if call[2] else []
+        if "bootstrap_servers" not in call[2]:
+            given.append(f"bootstrap_servers='{address}'")
+        return f"{call[1]}({', '.join(given)})"
+
+    return _ADDRESSES.sub(address, _CALL.sub(named, code))
 
 
 def script(folder: Path, code: str) -> Path:
@@ -187,8 +197,34 @@ def test_confluent_kafka_creates_topics(address: str, messages: Messages, tmp_pa
     assert sorted(log.read_text().splitlines()) == ["Topic topic1 created", "Topic topic2 created"]
 
 
-def test_transactions_are_refused_by_name(address: str, tmp_path: Path) -> None:
-    code, log = at(address, example("kafka-python", "begin_transaction")), tmp_path / "log"
+def test_transactions_are_refused_at_once(address: str, tmp_path: Path) -> None:
+    """The example goes on from an earlier one."""
+    codes = [example("kafka-python", has) for has in ("Fire-and-forget", "begin_transaction")]
+    code, log = at(address, "\n".join(codes)), tmp_path / "log"
     with pytest.raises(AssertionError):
         run([sys.executable, script(tmp_path, code)], log, seconds=_SECONDS)
-    assert "TransactionalId" in log.read_text()
+    assert log.read_text().rstrip().endswith("UnsupportedVersionError")
+
+
+@pytest.mark.parametrize("has", ["# from faststream.rabbit import", "class User(BaseModel)"])
+def test_faststream(address: str, messages: Messages, tmp_path: Path, has: str) -> None:
+    """The application is run by a line of its own, in place of FastStream's command."""
+    python = python_of("faststream")
+    (packages,) = python.parents[1].glob("lib/python*/site-packages")
+    said = examples(description("faststream", [str(packages)]))
+    (code,) = (code for code in said if has in code)
+    for topic in ("in", "out"):
+        messages.create(topic, {})
+    log = tmp_path / "log"
+    code = at(address, f"{code}\nimport asyncio\nasyncio.run(app.run())\n")
+    with running([python, script(tmp_path, code)], log):
+
+        def has_answered() -> bool:
+            messages.send("in", ['{"user": "John", "user_id": 1}'])
+            return messages.end("out") > 0
+
+        wait_until(has_answered, within_s=_SECONDS, state=partial(tail, log))
+    ((_, value),) = messages.read("out", 1)
+    assert value is not None
+    assert "John" in value.decode()
+    assert value.decode().startswith("User: ")
