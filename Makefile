@@ -88,7 +88,7 @@ secure-clients: $(DEV_READY) $(KERNEL_READY) ## every client at a guarded broker
 elections: $(DEV_READY) $(KERNEL_READY) ## brokers that etcd decides for, killed, stopped, cut off (needs etcd)
 	@cd tests && HOROLOG_REQUIRE=all ../$(BIN)/pytest -m "elections or not soak" --durations=10 elections
 
-ecosystem: $(DEV_READY) $(KERNEL_READY) ## programs of others, each from its registry, with their state in compacted topics (needs Java, Maven)
+ecosystem: $(DEV_READY) $(KERNEL_READY) ## programs of others, each from its registry: state in compacted topics, windows by name (needs Java, Maven, Node.js, Go, kcat)
 	@cd tests && HOROLOG_REQUIRE=all ../$(BIN)/pytest -m "ecosystem or not soak" --durations=20 ecosystem
 
 docs: $(DEV_READY) ## write the generated pages of docs/

@@ -309,7 +309,20 @@ def resolve(asked: Questions, options: ReadOptions) -> list[PlannedSpan]:
         if options.fail_on_data_loss:
             raise DataLoss(text)
         _log.warning("%s", text)
+    start = {**start, **_first_in_windows(asked, found, start, last)}
     return spans(capped(start, end), end, found.logs)
+
+
+def _first_in_windows(
+    asked: Questions, found: Topics, start: Offsets, last: Offsets
+) -> dict[TopicPartition, int]:
+    """Return for topics that are windows the first offset with a message of the window, so that
+    tasks divide what is in the window; `last` where nothing is. *Earliest* is the log start."""
+    begin = {key: 0 for key in start if key[0] in found.windows and start[key] < last[key]}
+    return {
+        key: last[key] if offset is None else max(start[key], offset)
+        for key, offset in asked.at_times(begin).items()
+    }
 
 
 def plan(asked: Questions, options: ReadOptions) -> list[PlannedSpan]:

@@ -15,9 +15,10 @@ from typing import Final, NamedTuple, TypeVar
 from ..client.administer.admin import Admin
 from ..client.background import BackgroundLoop
 from ..client.cluster.retry import RETRIABLE, retry
-from ..client.results import FindResult, Found
+from ..client.results import ClusterDescription, FindResult, Found
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from ..protocol.errors import HorologError, UnknownTopicOrPartition
+from ..protocol.window_topics import SEPARATOR, WindowName, base_of, parse_window_name
 from .connecting import CLIENT_ID, consumer_at
 from .logs import LogId, TopicLogs, logs_of
 from .options import BrokerOptions, Subscription
@@ -51,12 +52,15 @@ class Topics(NamedTuple):
     subscribed: list[TopicPartition]
     """The partitions that are subscribed to, in order."""
     counts: Mapping[str, int]
-    """The number of partitions of every topic, subscribed to or not."""
+    """The number of partitions of every topic, subscribed to or not, and of the windows that are
+    subscribed to by their names."""
     logs: TopicLogs
+    windows: frozenset[str] = frozenset()
+    """The names in `counts` that mean windows of time."""
 
     def has(self, key: TopicPartition) -> bool:
-        """Whether the partition exists."""
-        return key[1] < self.counts.get(key[0], 0)
+        """Whether the partition exists; that of a window exists if that of its base does."""
+        return key[1] < self.counts.get(base_of(self.counts, key[0]), 0)
 
 
 class Questions:
@@ -82,9 +86,26 @@ class Questions:
         `all_named` is false.
         """
         described = self._ask(self._admin.describe_cluster)
+        windows = self._windows(subscription, described)
+        described = ClusterDescription(described.cluster_id, {**described.topics, **windows.topics})
         counts = {name: topic.partitions for name, topic in described.topics.items()}
         partitions = self._subscribed(subscription, counts, all_named)
-        return Topics(partitions, counts, logs_of(described))
+        return Topics(partitions, counts, logs_of(described), frozenset(windows.topics))
+
+    def _windows(
+        self, subscription: Subscription, described: ClusterDescription
+    ) -> ClusterDescription:
+        """Describe the windows that are subscribed to by their names: no list of topics has
+        them."""
+        named = subscription.names or tuple(subscription.assigned)
+        windows = [
+            name for name in named if name not in described.topics and parse_window_name(name)
+        ]
+        if not windows:
+            return ClusterDescription(described.cluster_id, {})
+        found = self._ask(partial(self._admin.describe_cluster, windows))
+        readable = {name: topic for name, topic in found.topics.items() if topic.partitions}
+        return ClusterDescription(found.cluster_id, readable)
 
     def log_of(self, topic: str) -> LogId:
         """Return the ids of a topic's logs; the topic id is empty if the topic does not exist."""
@@ -286,6 +307,31 @@ def _first_number(times_ms: memoryview, from_ms: int, before_ms: int) -> int | N
 
 
 def _unknown(name: str, counts: dict[str, int], address: str) -> str:
-    close = get_close_matches(name, counts, n=1)
+    window = parse_window_name(name)
+    if window is not None and (window.is_empty or window.base in counts):
+        return f"{name} cannot be read at {address}: {_no_window(window)}"
+    base = name.partition(SEPARATOR)[0]
+    if window is None and base in counts:
+        return (
+            f"{address} has no topic {name!r}, and it is not the name of a window of {base}, such "
+            f"as {base}..20161114T14Z..1h"
+        )
+    wanted = name if window is None else window.base
+    close = get_close_matches(wanted, counts, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"it has {len(counts)} others"
-    return f"{address} has no topic {name!r}: {hint}"
+    of = "" if window is None else f", of which {name} is a window"
+    return f"{address} has no topic {wanted!r}{of}: {hint}"
+
+
+def _no_window(window: WindowName) -> str:
+    """Why a cluster that has the base of a window does not have the window."""
+    if window.is_empty:
+        return "no time is in a window that ends at or before its start"
+    said = f"only Horolog serves a window of {window.base} as a topic"
+    if window.by_append:
+        return f"{said}, and only Horolog has append times"
+    end = "" if window.until_ms is None else f" and endingTimestamp={window.until_ms}"
+    return (
+        f"{said}. subscribe={window.base} with startingTimestamp={window.from_ms}{end} reads the "
+        "window in a batch; a stream needs timeRange=exact too"
+    )

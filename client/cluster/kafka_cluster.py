@@ -35,7 +35,7 @@ from ...protocol.errors import (
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
-from ...protocol.window_topics import parse_window_name
+from ...protocol.window_topics import WindowName, parse_window_name
 from ..errors import ClientClosed, ConnectionFailed
 from ..responses import check, topic_result
 from ..security.security import Security
@@ -449,18 +449,30 @@ async def topic_metadata(cluster: ClusterConnections, names: Sequence[str]) -> M
 async def partition_counts(cluster: ClusterConnections, names: Sequence[str]) -> dict[str, int]:
     """Return the current number of partitions of these topics. Raises UnknownTopicOrPartition."""
     found = await topic_metadata(cluster, names)
-    return {name: len(_named(found.topics, name).partitions) for name in names}
+    counts: dict[str, int] = {}
+    for name in names:
+        try:
+            counts[name] = len(topic_result(found.topics, name).partitions)
+        except UnknownTopicOrPartition as error:
+            window = parse_window_name(name)
+            if window is None:
+                raise
+            why = await _why_no_window(cluster, name, window)
+            raise UnknownTopicOrPartition(f"{error.message}. {why}") from error
+    return counts
 
 
-def _named(topics: Sequence[MetadataTopicResult], name: str) -> MetadataTopicResult:
-    try:
-        return topic_result(topics, name)
-    except UnknownTopicOrPartition as error:
-        window = parse_window_name(name)
-        if window is None:
-            raise
-        raise UnknownTopicOrPartition(
-            f"{error.message}. {name} reads as a window of {window.base}, which only Horolog serves"
-            f" as a topic; elsewhere Consumer.window({window.base!r}, {window.from_ms}, "
-            f"{window.until_ms}) reads it, and `horolog consume` with this name"
-        ) from error
+async def _why_no_window(cluster: ClusterConnections, name: str, window: WindowName) -> str:
+    """Say why a cluster has no topic with the name of a window, and what reads the window."""
+    if window.is_empty:
+        return "No time is in a window that ends at or before its start"
+    bases = (await topic_metadata(cluster, [window.base])).topics
+    if any(base.error_code == UnknownTopicOrPartition.code for base in bases):
+        return f"{name} reads as a window of {window.base}, and there is no topic {window.base}"
+    said = f"{name} reads as a window of {window.base}, which only Horolog serves as a topic"
+    if window.by_append:
+        return f"{said}, and only Horolog has append times"
+    return (
+        f"{said}; elsewhere Consumer.window({window.base!r}, {window.from_ms}, {window.until_ms}) "
+        "reads it, and `horolog consume` with this name"
+    )

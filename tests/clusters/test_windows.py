@@ -5,8 +5,9 @@ from random import Random
 
 import pytest
 
-from horolog import Admin, Consumer, NewRecord, Producer
+from horolog import Admin, Consumer, NewRecord, Producer, UnknownTopicOrPartition
 from horolog.client.produce.producer import Compression
+from horolog.testing.program import Program
 
 from .conftest import NewTopic
 
@@ -58,3 +59,38 @@ async def test_windows_and_counts_are_exact(
                 count.from_ms <= time_ms < count.until_ms for _, _, time_ms in sent
             )
         assert counts.intervals[-1].until_ms == until_ms
+
+
+async def test_the_name_of_a_window_is_unknown_and_the_error_says_what_reads_it(
+    cluster: str, new_topic: NewTopic
+) -> None:
+    topic = await new_topic(cluster)
+    async with Producer(cluster) as producer:
+        for number in range(5):
+            await producer.send(topic, b"%d" % number, timestamp_ms=START_MS + number * MINUTE_MS)
+    name = f"{topic}..{START_MS + MINUTE_MS}..2m"
+    async with Consumer(cluster, retry_timeout_ms=0) as consumer:
+        consumer.assign(name)
+        with pytest.raises(UnknownTopicOrPartition) as refused:
+            await consumer.fetch()
+        told = f"{name} reads as a window of {topic}, which only Horolog serves as a topic"
+        assert told in str(refused.value)
+        offer = f"Consumer.window('{topic}', {START_MS + MINUTE_MS}, {START_MS + 3 * MINUTE_MS})"
+        assert offer in str(refused.value)
+    async with Admin(cluster) as admin:
+        with pytest.raises(UnknownTopicOrPartition, match="only Horolog has append times"):
+            await admin.partition_count(f"{name}..append")
+        assert name not in await admin.list_topics()
+
+
+def test_a_command_reads_the_window_that_a_name_means_by_itself(cluster: str) -> None:
+    program = Program(cluster)
+    program.ok("topic", "create", "named", "--set", "retention.ms=-1")
+    sent = "".join(
+        f'{{"value": "{number}", "timestamp_ms": {START_MS + number * MINUTE_MS}}}\n'
+        for number in (3, 1, 0, 2)
+    )
+    program.ok("produce", "named", "--json", stdin=sent)
+    read = program.ok("consume", f"named..{START_MS + MINUTE_MS}..2m", "--json")
+    assert [one["value"] for one in read.objects] == ["1", "2"]
+    assert "is a window of named: this client finds its messages itself" in read.err

@@ -7,10 +7,11 @@ import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from shutil import which
 from typing import Final
 
 import pytest
@@ -56,6 +57,25 @@ def _environment(name: str, packages: str, installer: Path | str) -> Path:
     return python
 
 
+def go_program(name: str) -> Path:
+    """The program in Go of `programs/NAME`, with the modules of its `go.sum`."""
+    if which("go") is None:
+        not_installed(f"{name} needs Go")
+    source = PROGRAMS / name
+    files = sorted(path for path in source.iterdir() if path.is_file())
+    folder = CACHE / f"{name}-{_digest(b''.join(path.read_bytes() for path in files))}"
+    program = folder / name
+
+    def install(folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        kept = {"GOMODCACHE": str(CACHE / "go-modules"), "GOCACHE": str(CACHE / "go-cache")}
+        build = ["go", "build", "-C", source, "-modcacherw", "-o", program, "."]
+        _run(build, {**os.environ, **kept, "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"})
+
+    once(folder, install)
+    return program
+
+
 def once(folder: Path, install: Callable[[Path], None]) -> None:
     """Have `install` fill a folder, if that was not done yet, by whichever process comes first."""
     with _locked(folder):
@@ -81,7 +101,12 @@ def _digest(content: bytes) -> str:
     return sha256(version.encode() + content).hexdigest()[:16]
 
 
-def _run(command: list[object]) -> None:
+def _run(command: list[object], environment: Mapping[str, str] | None = None) -> None:
     subprocess.run(
-        [*map(str, command)], check=True, capture_output=True, text=True, timeout=_INSTALL_SECONDS
+        [*map(str, command)],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=_INSTALL_SECONDS,
+        env=environment,
     )

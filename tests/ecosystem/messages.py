@@ -31,17 +31,19 @@ class Messages:
     def __init__(self, address: str) -> None:
         self._servers: dict[str, str | int | float | bool] = {"bootstrap.servers": address}
 
-    def create(self, topic: str, settings: Mapping[str, str]) -> None:
-        """Create a topic of one partition."""
-        new = NewTopic(topic, 1, 1, config=dict(settings))
+    def create(self, topic: str, settings: Mapping[str, str], *, partitions: int = 1) -> None:
+        """Create a topic."""
+        new = NewTopic(topic, partitions, 1, config=dict(settings))
         admin = AdminClient(self._servers)
         admin.create_topics([new])[topic].result(_SECONDS)
 
-    def send(self, topic: str, values: Sequence[str], *, time_ms: int = _NOW) -> None:
-        """Send values to partition 0; each is its own key."""
+    def send(
+        self, topic: str, values: Sequence[str], *, time_ms: int = _NOW, partition: int = 0
+    ) -> None:
+        """Send values to a partition; each is its own key."""
         producer = Producer(self._servers)
         for value in values:
-            producer.produce(topic, value.encode(), value.encode(), 0, timestamp=time_ms)
+            producer.produce(topic, value.encode(), value.encode(), partition, timestamp=time_ms)
         assert producer.flush(_SECONDS) == 0
 
     def send_minutes(self, topic: str, *minutes: Sequence[str]) -> list[int]:

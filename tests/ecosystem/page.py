@@ -1,17 +1,24 @@
 """The part of docs/clients.md about programs that `tests/ecosystem` runs."""
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Final
 
+from horolog.tests.clients.kafka_js import SOURCES
+
 from .installing import PROGRAMS
 
 _HEAD: Final = """\
-## Frameworks, and programs that keep their state in compacted topics
+## Frameworks, and programs with their state in topics
 
 `make ecosystem` runs each of these against a broker in a process of its own, unchanged, as its
-registry has it. Every test run has the first one.
+registry has it. Every test run has the first one. [A window by its name](kafka-windows.md) means:
+from the first message to the last one and the end, then late messages, also of a partition that
+had none.
 """
+
+_WINDOW: Final = "a window by its name"
 
 _PROGRAMS: Final = (
     ("quixstreams", "quixstreams", "counts words with state; goes on after its files are lost"),
@@ -23,14 +30,21 @@ _PROGRAMS: Final = (
         "spark",
         "Spark's own source and sink for Kafka",
         "a batch between two times; a stream that goes on from its checkpoint, "
-        "into a compacted topic",
+        "into a compacted topic; a window by its name, in a batch and as a stream",
     ),
     (
         "flink",
         "Flink",
-        "a bounded job between two times; a job that goes on from its checkpoint",
+        "a bounded job between two times; a job that goes on from its checkpoint; "
+        "a window by its name, bounded and unbounded",
     ),
     ("celery", "celery", "tasks, also those sent while no worker runs; the next worker goes on"),
+    ("java", "Kafka's console consumer and consumer groups", _WINDOW),
+    ("tools", "the same of a newer Kafka", _WINDOW),
+    ("kafkajs", "kafkajs", f"{_WINDOW}; at the end it fetches as often as its wait allows"),
+    ("faststream", "faststream", _WINDOW),
+    ("franz-go", "franz-go", _WINDOW),
+    ("duckdb", "duckdb", f"{_WINDOW}, which kcat writes as JSON"),
 )
 """The folder of `programs`, the name, and what the test has it do."""
 
@@ -56,6 +70,13 @@ def _version(folder: str, name: str) -> str:
         found = re.search(rf"^{name}==(\S+)", packages.read_text("utf-8"), re.MULTILINE)
         if found:
             return found[1]
+    if folder == "kafkajs":
+        packages = json.loads((SOURCES / "package.json").read_text("utf-8"))["dependencies"]
+        return str(packages[name])
+    modules = PROGRAMS / folder / "go.mod"
+    if modules.exists():
+        (required,) = re.findall(r"^require \S+ v(\S+)$", modules.read_text("utf-8"), re.MULTILINE)
+        return str(required)
     text = (PROGRAMS / folder / "pom.xml").read_text("utf-8")
     (_, first), *more = re.findall(r"<(\w+)\.version>(.*?)<", text)
     return ", ".join((first, *(f"{part} {version}" for part, version in more)))

@@ -19,7 +19,7 @@ from horolog.tests.in_process import Streams, run_on, writing
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 _BLOCK: Final = re.compile(
-    r"<!-- (?P<name>[a-z.-]+) -->\n```(?:python|)\n(?P<text>.*?)\n```\n", re.DOTALL
+    r"<!-- (?P<name>[A-Za-z.-]+) -->\n```(?:python|java|)\n(?P<text>.*?)\n```\n", re.DOTALL
 )
 _SERVE: Final = "$ horolog serve "
 _STOP: Final = "$ # the broker is stopped"

@@ -106,6 +106,20 @@ def test_a_batch_between_two_times(
     assert (bytes(row.key), row.offset, row.timestampType, row.headers) == (b"key 0", 0, 0, None)
 
 
+def test_a_window_by_its_name_is_offered_by_its_times(
+    spark: SparkSession, cluster: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    fill(cluster, topic, 30)
+    name = f"{topic}..{T0_MS + 10}..{T0_MS + 20}"
+    with pytest.raises(Exception, match="only Horolog serves a window") as refused:
+        read(spark, cluster, name)
+    times = {"startingTimestamp": T0_MS + 10, "endingTimestamp": T0_MS + 20}
+    for option, value in {"subscribe": topic, **times}.items():
+        assert f"{option}={value}" in str(refused.value)
+    assert numbers(read(spark, cluster, topic, **times)) == list(range(10, 20))
+
+
 @pytest.mark.soak
 def test_a_stream_from_topic_to_topic_while_a_broker_is_away(
     spark: SparkSession,

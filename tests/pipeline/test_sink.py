@@ -27,6 +27,7 @@ from horolog.pipeline.sending import ColumnRows, Row, Sending, producer_id
 from horolog.protocol.errors import (
     DuplicateSequenceNumber,
     InvalidTimestamp,
+    InvalidTopic,
     OutOfOrderSequenceNumber,
 )
 from horolog.protocol.partitioner import partition_of
@@ -410,6 +411,21 @@ def test_what_the_broker_refuses(broker: BrokerThread, make_topic: MakeTopic) ->
     topic = make_topic(settings={"max.message.time.difference.ms": "1000"})
     with pytest.raises(InvalidTimestamp):
         send(options(broker), [Row(topic, None, None, b"v", T0_MS)])
+
+
+@pytest.mark.parametrize("kind", ["native", "kafka"])
+@pytest.mark.parametrize("who", [NO_PRODUCER_ID, producer_id("job/window", 0)])
+def test_nothing_is_written_to_a_window(kafka_broker: BrokerThread, kind: str, who: int) -> None:
+    address = kafka_broker.address if kind == "native" else f"kafka://{kafka_broker.kafka_address}"
+    chosen = write_options({"bootstrap.servers": address}, overwrite=False, streaming=False)
+    send(chosen, [Row("clicks", None, None, b"v", T0_MS)])
+    before = len(stored(kafka_broker, "clicks"))
+    # Kafka's answer to a produce request has no place for a reason.
+    reason = "a window of clicks: read only" if kind == "native" else "topic name is not allowed"
+    for name in (f"clicks..{T0_MS}..1h", f"clicks..{T0_MS}..append"):
+        with pytest.raises(InvalidTopic, match=reason):
+            send(chosen, [Row(name, None, None, b"v", T0_MS)], who)
+    assert len(stored(kafka_broker, "clicks")) == before
 
 
 @pytest.mark.parametrize(

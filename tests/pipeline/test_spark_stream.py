@@ -83,6 +83,34 @@ def test_stopped_killed_and_begun_again(
     assert Counter(written) == Counter(values(broker.address, source, 2))
 
 
+def test_a_window_by_its_name(
+    spark: SparkSession,
+    broker: BrokerThread,
+    producer: blocking.Producer,
+    make_topic: MakeTopic,
+    tmp_path: Path,
+) -> None:
+    """A batch, and a stream whose second run has the late message."""
+    topic, sink = make_topic(2), make_topic()
+    name = f"{topic}..{T0_MS}..1m"
+    times = [T0_MS - 1, T0_MS, T0_MS + 60_000, T0_MS + 59_999]
+    values_sent = [b"before", b"first", b"behind", b"last"]
+    producer.send_batch(topic, values_sent, timestamps_ms=times, partition=1)
+    batch = spark.read.format("horolog").options(**{"bootstrap.servers": broker.address})
+    rows = batch.load(subscribe=name).select("topic", "value", "offset").collect()
+    assert [(row.topic, bytes(row.value), row.offset) for row in rows] == [
+        (name, b"first", 1),
+        (name, b"last", 3),
+    ]
+    grown = stream(spark, broker, subscribe=name)
+    into_topic(grown, broker, sink, tmp_path / "checkpoint")
+    late = [(b"behind", T0_MS + 60_001), (b"late", T0_MS + 7)]
+    for value, time_ms in late:
+        producer.send(topic, value, timestamp_ms=time_ms, partition=0)
+    into_topic(grown, broker, sink, tmp_path / "checkpoint")
+    assert values(broker.address, sink) == [b"first", b"last", b"late"]
+
+
 @pytest.mark.parametrize("trigger", [{"availableNow": True}, {"processingTime": "0 seconds"}])
 def test_a_wrong_option_is_told_in_the_error(
     spark: SparkSession, broker: BrokerThread, tmp_path: Path, trigger: Any

@@ -1,4 +1,5 @@
-"""Windows of time read from a broker: the rows that a plain scan finds, without all of the log."""
+"""Windows of time read from a broker, given by times or by name: the rows that a plain scan finds,
+without all of the log."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -7,18 +8,21 @@ from random import Random
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from horolog import NewRecord, blocking
+from horolog import NewRecord, UnknownTopicOrPartition, blocking
 from horolog.client.cluster.servers import parse_servers
 from horolog.client.produce.producer import Compression
 from horolog.pipeline import bounds, span_readers
 from horolog.pipeline.options import BrokerOptions
 from horolog.pipeline.planning import DataLoss, PlannedSpan, Window
+from horolog.pipeline.source import StreamReader
 from horolog.pipeline.span_readers import WindowReader, window_request
 from horolog.protocol.api.log.fetch import FetchRequest
+from horolog.protocol.window_topics import WindowName, window_name
 from horolog.testing.broker import BrokerThread
 
-from .sources import T0_MS, read, rows, sizes, source
+from .sources import T0_MS, carried, plain, read, rows, sizes, source
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -258,3 +262,126 @@ def test_append_times_come_with_a_window(filled: Filled) -> None:
     found_rows = read(made)
     assert len(found_rows) == len(expected(times, start_ms, end_ms))
     assert all(row["appendTime"] > row["timestamp"] for row in found_rows)
+
+
+def named(topic: str, from_ms: int, until_ms: int | None, *, by_append: bool = False) -> str:
+    return window_name(WindowName(topic, from_ms, until_ms, by_append))
+
+
+@pytest.mark.parametrize(
+    ("port", "cut"),
+    [
+        ("native", {}),
+        ("native", {"minPartitions": 5}),
+        ("native", {"maxRecordsPerPartition": 700}),
+        ("kafka", {}),
+    ],
+)
+def test_the_name_of_a_window_is_read_as_a_topic(
+    filled: Filled, port: str, cut: dict[str, int]
+) -> None:
+    broker, times = filled
+    address = broker.address if port == "native" else f"kafka://{broker.kafka_address}"
+    for topic, window in zip(
+        TOPICS, (WINDOWS[0], (T0_MS + HOUR_MS, None), WINDOWS[4]), strict=True
+    ):
+        name = named(topic, *window)
+        for subscription in ({"subscribe": name}, {"assign": f'{{"{name}": [0, 1]}}'}):
+            got = read(source(address, **subscription, **cut))
+            offsets = [(row["partition"], row["offset"]) for row in got]
+            assert offsets == expected(times, window[0], window[1] or 2**63)
+            assert {row["topic"] for row in got} == {name}
+
+
+def test_tasks_divide_what_is_in_a_named_window(filled: Filled) -> None:
+    broker, times = filled
+    start_ms, end_ms = T0_MS + 20 * HOUR_MS, T0_MS + 21 * HOUR_MS
+    wanted = [offset for one, offset in expected(times, start_ms, end_ms) if one == 1]
+    made = source(
+        broker.address, assign=f'{{"{named("plain", start_ms, end_ms)}": [1]}}', minPartitions=4
+    )
+    planned: list[Any] = list(made.reader(made.schema()).partitions())
+    assert len(planned) == 4
+    assert (planned[0].span.start, planned[-1].span.end) == (wanted[0], wanted[-1] + 1)
+    nothing = source(broker.address, subscribe=named("plain", *WINDOWS[2]))
+    assert list(nothing.reader(nothing.schema()).partitions()) == []
+
+
+def test_times_beside_a_named_window_hold_too(filled: Filled) -> None:
+    broker, times = filled
+    name = named("plain", T0_MS, T0_MS + 6 * HOUR_MS)
+    both = {"startingTimestamp": T0_MS + 5 * HOUR_MS, "endingTimestamp": T0_MS + DAY_MS}
+    both_hold = expected(times, T0_MS + 5 * HOUR_MS, T0_MS + 6 * HOUR_MS)
+    assert found(broker.address, subscribe=name, **both) == both_hold
+    by_offsets = found(broker.address, subscribe=name, timeRange="offsets", **both)
+    assert set(both_hold) < set(by_offsets) < set(expected(times, T0_MS, T0_MS + 6 * HOUR_MS))
+
+
+def test_a_named_window_by_append_time(filled: Filled) -> None:
+    broker, _ = filled
+    got = read(source(broker.address, subscribe="wrapped", includeAppendTime=True))
+    moments = sorted({row["appendTime"] for row in got})
+    start_ms, end_ms = (round(moments[at].timestamp() * 1000) for at in (10, 20))
+    name = named("wrapped", start_ms, end_ms, by_append=True)
+    assert found(broker.address, subscribe=name) == [
+        (row["partition"], row["offset"])
+        for row in got
+        if moments[10] <= row["appendTime"] < moments[20]
+    ]
+
+
+def test_a_stream_of_a_named_window_gets_late_messages(filled: Filled) -> None:
+    """Also into a partition that is empty at first; messages of other times are no batch."""
+    broker, _ = filled
+    with blocking.Admin(broker.address) as admin:
+        admin.create_topic("late", partitions=2)
+
+    def send(partition: int, *times_ms: int) -> None:
+        with blocking.Producer(broker.address) as producer:
+            producer.send_batch(
+                "late", [b"v"] * len(times_ms), timestamps_ms=times_ms, partition=partition
+            )
+
+    name = named("late", T0_MS, T0_MS + HOUR_MS)
+    made = source(broker.address, subscribe=name, startingOffsets="earliest", idleWaitMs=0)
+
+    def begun() -> StreamReader:
+        reader: StreamReader = carried(made.streamReader(made.schema()))
+        return reader
+
+    send(1, T0_MS - 1, T0_MS + HOUR_MS)
+    first = begun().initialOffset()
+    assert plain(first) == {name: {"0": 0, "1": 0}}
+    assert begun().latestOffset(first, ReadAllAvailable()) == first
+    send(1, T0_MS + 5, T0_MS - 5, T0_MS + 6)
+    reader = begun()
+    reader.prepareForTriggerAvailableNow()
+    send(0, T0_MS, T0_MS - 1)
+    end = reader.latestOffset(first, ReadAllAvailable())
+    assert plain(end) == {name: {"0": 0, "1": 5}}
+    got = rows(reader, reader.partitions(first, end), made.schema(), made)
+    assert [(row["partition"], row["offset"]) for row in got] == [(1, 2), (1, 4)]
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    grown = begun().latestOffset(end, ReadAllAvailable())
+    assert plain(grown) == {name: {"0": 1, "1": 5}}
+    got = rows(reader, reader.partitions(end, grown), made.schema(), made)
+    assert [(row["partition"], row["offset"]) for row in got] == [(0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (f"plain..{T0_MS}..0h", "no time is in a window that ends at or before its start"),
+        (f"plane..{T0_MS}..1h", f"no topic 'plane', of which plane..{T0_MS}..1h is a window: did"),
+        ("plain..yesterday", "it is not the name of a window of plain, such as plain..2016"),
+    ],
+)
+def test_names_of_no_window_are_told(filled: Filled, name: str, told: str) -> None:
+    broker, _ = filled
+    made = source(broker.address, subscribe=name)
+    with pytest.raises(UnknownTopicOrPartition) as refused:
+        made.reader(made.schema()).partitions()
+    assert told in str(refused.value)
+    beside = source(broker.address, assign=f'{{"plain..{T0_MS}..1h": [2]}}')
+    with pytest.raises(UnknownTopicOrPartition, match=r"partition 2 of .* partitions 0 to 1"):
+        beside.reader(beside.schema()).partitions()

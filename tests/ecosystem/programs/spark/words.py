@@ -1,10 +1,12 @@
 """Spark's own source and sink for Kafka, up to the messages that there are:
-ADDRESS CLASS_PATH count CHECKPOINT_FOLDER, or ADDRESS CLASS_PATH copy START_MS END_MS."""
+ADDRESS CLASS_PATH count CHECKPOINT_FOLDER, ADDRESS CLASS_PATH copy START_MS END_MS, or
+ADDRESS CLASS_PATH read TOPIC CHECKPOINT_FOLDER BATCH_FILE STREAM_FILE."""
 
 import json
 import sys
+from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 
 def _count(spark: SparkSession, kafka: dict[str, str], folder: str) -> None:
@@ -27,6 +29,25 @@ def _copy(spark: SparkSession, kafka: dict[str, str], start_ms: str, end_ms: str
     words.orderBy("offset").write.format("kafka").options(**kafka, topic="copied").save()
 
 
+def _read(
+    spark: SparkSession, kafka: dict[str, str], topic: str, folder: str, batch: str, stream: str
+) -> None:
+    """Write a line `PARTITION OFFSET` for each message of a topic: a batch of it to one file, what
+    is new to a stream that goes on from its checkpoint behind what another file has."""
+    kafka = {**kafka, "subscribe": topic}
+    _note(Path(batch), spark.read.format("kafka").options(**kafka).load())
+    source = spark.readStream.format("kafka").options(**kafka, startingOffsets="earliest")
+    sink = source.load().writeStream.foreachBatch(lambda rows, _: _note(Path(stream), rows))
+    sink = sink.option("checkpointLocation", folder).trigger(availableNow=True)
+    sink.start().awaitTermination()
+
+
+def _note(file: Path, rows: DataFrame) -> None:
+    with file.open("a") as lines:
+        for row in rows.select("partition", "offset").orderBy("partition", "offset").collect():
+            lines.write(f"{row.partition} {row.offset}\n")
+
+
 def main(address: str, class_path: str, action: str, *more: str) -> None:
     spark = (
         SparkSession.builder.master("local[1]")
@@ -40,8 +61,10 @@ def main(address: str, class_path: str, action: str, *more: str) -> None:
     kafka = {"kafka.bootstrap.servers": address, "subscribe": "words"}
     if action == "count":
         _count(spark, kafka, *more)
-    else:
+    elif action == "copy":
         _copy(spark, kafka, *more)
+    else:
+        _read(spark, kafka, *more)
     spark.stop()
 
 
