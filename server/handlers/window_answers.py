@@ -34,12 +34,13 @@ from ...protocol.window_topics import SEPARATOR, WindowName, find_window
 from ...storage.files import Buffer
 from ...storage.log.log import Log
 from ...storage.read.search import FoundMessage
-from ...storage.read.window_sets import LogWindow
+from ...storage.read.window_sets import LogWindow, watch_appends
 from ...storage.read.windows import ReadWindow
 from ..conversions import Limits
 from ..network.file_sending import MAX_FILE_RANGES
 from ..parking import Partition, Wait
 from ..requests import HandlerOfMany, PendingAnswer
+from ..window_memory import WindowMemory
 from ..window_topics import log_window
 from .base import Services
 from .epochs import check_epoch, current_epoch, epoch_of
@@ -92,12 +93,23 @@ def list_offsets(
     services: Services, request: ListOffsetsRequest, version: int, others: HandlerOfMany
 ) -> PendingAnswer:
     """Answer a request that names windows; `others` answers for the other topics."""
-    task = services.work.start(_listed(services, request, version, others))
+    memory = _memory_of_client(services)
+    task = services.work.start(_listed(services, memory, request, version, others))
     return PendingAnswer(task, task.result)
 
 
+def _memory_of_client(services: Services) -> WindowMemory:
+    """What the connection of the present request remembers of windows."""
+    context = services.creations.context
+    return WindowMemory() if context is None else context.windows
+
+
 async def _listed(
-    services: Services, request: ListOffsetsRequest, version: int, others: HandlerOfMany
+    services: Services,
+    memory: WindowMemory,
+    request: ListOffsetsRequest,
+    version: int,
+    others: HandlerOfMany,
 ) -> ListOffsetsResponse:
     windows, rest = _split(services, request)
     response = ListOffsetsResponse(topics=[])
@@ -123,7 +135,7 @@ async def _listed(
                         "than once"
                     )
                 check_epoch(services, wanted.current_leader_epoch)
-                listing = _WindowListing(services, request, version, window)
+                listing = _WindowListing(services, memory, request, version, window)
                 await listing.answer(wanted, result)
             except Exception as error:
                 outcome = services.outcomes.of(error, api="list-offsets")
@@ -135,9 +147,15 @@ class _WindowListing:
     """Answers where in a window something is."""
 
     def __init__(
-        self, services: Services, request: ListOffsetsRequest, version: int, window: WindowName
+        self,
+        services: Services,
+        memory: WindowMemory,
+        request: ListOffsetsRequest,
+        version: int,
+        window: WindowName,
     ) -> None:
         self._services = services
+        self._memory = memory
         self._committed = request.isolation_level == READ_COMMITTED
         self._version = version
         self._base = window.base
@@ -153,7 +171,9 @@ class _WindowListing:
             found = FoundMessage(log.log_start_offset, -1)
         elif target == LATEST:
             await prepare(services, log, log.log_start_offset)
-            latest = await latest_offset(services, log, self._window, committed=self._committed)
+            window, committed = self._window, self._committed
+            known = self._memory.hold(log, window, committed=committed)
+            latest = await latest_offset(services, log, window, known, committed=committed)
             found = FoundMessage(latest, -1)
         else:
             await prepare(services, log, log.log_start_offset)
@@ -203,9 +223,14 @@ def fetch(
     flight would hold its selected messages until then.
     """
 
-    def begin() -> PendingAnswer:
-        fetching = _WindowFetch(services, request, version, others, newest_magic)
-        task = services.work.start(fetching.answer())
+    memory = _memory_of_client(services)
+
+    def begin() -> FetchResponse | PendingAnswer:
+        fetching = _WindowFetch(services, memory, request, version, others, newest_magic)
+        task = services.work.start_now(fetching.answer())
+        if task.done():
+            return task.result()
+        fetching.turns.begin()
 
         def make() -> FetchResponse | PendingAnswer:
             if task.done():
@@ -223,7 +248,7 @@ class _HurriedTask(Wait):
 
     __slots__ = ("_task",)
 
-    def __init__(self, task: "asyncio.Task[FetchResponse]") -> None:
+    def __init__(self, task: asyncio.Future[FetchResponse]) -> None:
         super().__init__()
         self._task = task
         task.add_done_callback(lambda _: self.set_result(None))
@@ -254,12 +279,14 @@ class _WindowFetch:
     def __init__(
         self,
         services: Services,
+        memory: WindowMemory,
         request: FetchRequest,
         version: int,
         others: HandlerOfMany,
         newest_magic: int,
     ) -> None:
         self._services = services
+        self._memory = memory
         self._request = request
         self._version = version
         self._others = others
@@ -319,13 +346,20 @@ class _WindowFetch:
             log = services.logs.find(*part.key)
             if part.read is not None:
                 self._check_same(part, log)
-                return
+                if not part.read.is_cut_off:
+                    return
+                part.read = None
             if log.follows and wanted.fetch_offset > log.log_end_offset:
                 return  # The offset may come from the leader.
             await prepare(services, log, wanted.fetch_offset)
             log = services.logs.find(*part.key)
             part.read = WindowRead(
-                services, log, part.window, wanted.fetch_offset, committed=self._committed
+                services,
+                self._memory,
+                log,
+                part.window,
+                wanted.fetch_offset,
+                committed=self._committed,
             )
         except Exception as error:
             part.error = error
@@ -423,6 +457,9 @@ class _WindowFetch:
         )
         if self._rest_moved or any(self._may_have(key) for key in own):
             return  # It moved since it was searched.
+        for part in self._parts:
+            if part.read is not None:
+                watch_appends(part.read.log)
         left_ms = max(round((self._until - self._services.work.time()) * 1000), 0)
         self.turns.end()
         self._parked = fetches.park(keys, self._may_have, left_ms, named_partitions=len(keys))
@@ -450,7 +487,9 @@ class _WindowFetch:
                 if read is None:
                     if log.log_end_offset >= part.wanted.fetch_offset:
                         return True
-                elif log is not read.log or not (read.at_end or read.pass_appended()):
+                elif log is not read.log or read.is_cut_off:
+                    return True
+                elif not (read.at_end or read.pass_appended()):
                     return True
             except (HorologError, OSError):
                 return True  # To begin again meets the same.
@@ -488,7 +527,8 @@ class _WindowFetch:
         result.high_watermark, result.last_stable_offset = log.high_watermark, read.end_offset
         if read.messages or read.at_end:
             committed = self._committed
-            latest = await latest_offset(services, log, part.window, committed=committed)
+            window, known = part.window, read.known
+            latest = await latest_offset(services, log, window, known, committed=committed)
             end = max(latest, part.wanted.fetch_offset)
             result.high_watermark = result.last_stable_offset = end
         if self._committed:

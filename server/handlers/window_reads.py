@@ -22,8 +22,10 @@ from ...storage.read.search import FoundMessage
 from ...storage.read.slices import FileRange, Slice
 from ...storage.read.window_sets import (
     LogWindow,
+    WindowKnowledge,
     WindowSearch,
     aborted_batches,
+    appends_lack,
     knowledge_of,
     pieces_back,
     stretches_back,
@@ -32,6 +34,7 @@ from ...storage.read.windows import ReadWindow, WindowPosition
 from ...storage.segment.segment import Segment
 from ...times import INT64_MAX
 from ..network.file_sending import MIN_FILE_RANGE_BYTES
+from ..window_memory import WindowMemory
 from ..window_topics import log_window
 from ..work import Turns
 from .base import Services
@@ -72,11 +75,15 @@ def stop_of(position: WindowPosition, end: int) -> int:
 
 
 async def latest_offset(
-    services: Services, log: Log, window: LogWindow, *, committed: bool = False
+    services: Services,
+    log: Log,
+    window: LogWindow,
+    known: WindowKnowledge,
+    *,
+    committed: bool = False,
 ) -> int:
     """The offset behind the last message of the window that readers see, or the log start."""
     end = log.last_stable_offset if committed else log.high_watermark
-    known = knowledge_of(log, window, committed=committed)
     start = log.log_start_offset
     if known.searched_offset < end:
         begin = max(known.searched_offset, start)
@@ -212,7 +219,14 @@ class WindowRead:
     """The messages of a window of one log from an offset on, for one fetch."""
 
     def __init__(
-        self, services: Services, log: Log, window: LogWindow, offset: int, *, committed: bool
+        self,
+        services: Services,
+        memory: WindowMemory,
+        log: Log,
+        window: LogWindow,
+        offset: int,
+        *,
+        committed: bool,
     ) -> None:
         """Raises `OffsetOutOfRange` for an offset outside of the log."""
         if not log.log_start_offset <= offset <= log.log_end_offset:
@@ -225,8 +239,9 @@ class WindowRead:
         self._window = window
         self.offset = offset
         self._committed = committed
-        self._known = knowledge_of(log, window, committed=committed)
-        self.position = max(self._known.behind_empty(offset), offset)
+        self._memory = memory
+        self.known = memory.hold(log, window, committed=committed)
+        self.position = max(memory.behind_empty(self.known, offset), offset)
         """Up to where the log was searched."""
         self.records: bytearray | FileRange = bytearray()
         self.magic = -1
@@ -254,16 +269,18 @@ class WindowRead:
         """Whether there is nothing more to search now."""
         return self.position >= self.end_offset
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the log was truncated meanwhile, so that what was found may be gone."""
+        return knowledge_of(self.log, self._window, committed=self._committed) is not self.known
+
     def pass_appended(self) -> bool:
         """Go behind what was appended meanwhile if it is known to have nothing of the window, as
         its times were noted; whether that was so."""
-        log, window = self.log, self._window
-        if window.by_append or self.position < log.segment_list.active.base_offset:
+        end = self.end_offset
+        if not appends_lack(self.log, self._window, self.position, end):
             return False
-        time_map = log.segment_list.active.time_map
-        if not time_map.lacks(self.position, *window.window):
-            return False
-        self.position = self.end_offset
+        self.position = max(self.position, end)
         self._note()
         return True
 
@@ -296,7 +313,7 @@ class WindowRead:
         """Remember where there is nothing: a later fetch goes on behind it."""
         begin = self._kept_offset if self.messages else self.offset
         if self.position > begin and not isinstance(self.records, FileRange):
-            self._known.note_empty(begin, self.position)
+            self._memory.note_empty(self.known, begin, self.position)
 
     def _slice(self, begin: int, stop: int, room_bytes: int) -> Slice | None:
         """The stored sets from `begin` on; `None` if those are of another format than what was

@@ -226,25 +226,6 @@ class TimeMap:
         self._end_blocks()
         self.makes = False
 
-    def lacks(self, offset: int, first_ms: int, last_ms: int) -> bool:
-        """Whether what was appended from `offset` on is noted, and has no time between these two,
-        both included. A look at the newest appends; false where they do not tell."""
-        noted, begin = self._noted, self._noted_offset
-        at = len(noted)
-        while self.makes and at and begin > offset:
-            at -= ROW_NUMBERS
-            _, offsets, low, high, _, _ = noted[at : at + ROW_NUMBERS]
-            if low >= 0 and low <= last_ms and high >= first_ms:
-                return False
-            begin -= offsets
-        # Rows of no bytes belong to the next one that has some: none of them is left out.
-        while self.makes and at and not noted[at - ROW_NUMBERS]:
-            at -= ROW_NUMBERS
-            low, high = noted[at + 2], noted[at + 3]
-            if low >= 0 and low <= last_ms and high >= first_ms:
-                return False
-        return self.makes and begin <= offset
-
     def take_back(self, log_bytes: int) -> None:
         """Undo appends: the log was truncated to `log_bytes`, the start of an append that may be
         recorded in part."""
