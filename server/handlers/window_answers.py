@@ -487,9 +487,7 @@ class _WindowFetch:
                 if read is None:
                     if log.log_end_offset >= part.wanted.fetch_offset:
                         return True
-                elif log is not read.log or read.is_cut_off:
-                    return True
-                elif not (read.at_end or read.pass_appended()):
+                elif log is not read.log or read.has_moved():
                     return True
             except (HorologError, OSError):
                 return True  # To begin again meets the same.

@@ -274,15 +274,19 @@ class WindowRead:
         """Whether the log was truncated meanwhile, so that what was found may be gone."""
         return knowledge_of(self.log, self._window, committed=self._committed) is not self.known
 
-    def pass_appended(self) -> bool:
-        """Go behind what was appended meanwhile if it is known to have nothing of the window, as
-        its times were noted; whether that was so."""
+    def has_moved(self) -> bool:
+        """Whether the log may have something of the window since it was searched. What was appended
+        is passed over if the times that were noted say that it has nothing."""
+        if self.is_cut_off:
+            return True
         end = self.end_offset
-        if not appends_lack(self.log, self._window, self.position, end):
+        if self.position >= end:
             return False
-        self.position = max(self.position, end)
+        if not appends_lack(self.log, self._window, self.position, end):
+            return True
+        self.position = end
         self._note()
-        return True
+        return False
 
     async def step(self, room_bytes: int, turns: Turns, *, may_send_file: bool) -> None:
         """Search on, and add what is found and has room: a bounded piece of work. The first set has

@@ -344,7 +344,7 @@ def is_spread(times: SetTimes | None) -> bool:
 
 
 def needs_spans(admitted: Admitted) -> bool:
-    """Whether a time map would have to decompress a rebuilt set, because its times are far apart."""
+    """Whether a time map would have to decompress a rebuilt set: its times are far apart."""
     found = admitted.walk
     is_plain = found.codecs == 1 << Codec.NONE
     return not (is_plain or found.magics & 1) and is_spread(admitted.times)

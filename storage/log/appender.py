@@ -278,8 +278,7 @@ class Appender:
             )
         except OSError as error:
             raise self.not_written(error) from error
-        if log.recent_appends is not None:
-            log.note_append(admitted.data, found.max_timestamp_ms, times, (appended_ms,))
+        log.note_append(admitted.data, found.max_timestamp_ms, times, (appended_ms,))
         if run.first_offset is None:
             run.first_offset = first_offsets[0]
         run.last_stamp_ms = stamp_ms

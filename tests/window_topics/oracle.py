@@ -77,7 +77,7 @@ class RandomLog:
         return self._broker.services.logs.find(self.topic, 0)
 
     async def make(self, client: Wire) -> None:
-        size = self._random.choice([20_000, 130_000, 1 << 30])
+        size = self._random.choice([100_000, 130_000, 1 << 30])
         made = await client.call(
             create_topic(self.topic, 1, segment_bytes=size, retention_ms=-1, **self.settings)
         )
