@@ -1,9 +1,10 @@
 """Fetch and list-offsets for window topics: the messages of a window, at the log's own offsets.
 
 *earliest* is the log start, always. *latest* is behind the last message of the window, or the log
-start. The high watermark of an answer is the larger one of *latest* and the offset that was asked
-for: there a reader finds the end. Only where the time is over before the end of the log was reached
-is it the log's own, and the next fetch at that offset goes on where this one ended.
+start. The high watermark of an answer is the largest one of *latest*, the offset that was asked
+for, and the offset behind the sets in it: there a reader finds the end. Only where the time is over
+before the end of the log was reached is it the log's own, and the next fetch at that offset goes on
+where this one ended.
 """
 
 import asyncio
@@ -527,7 +528,7 @@ class _WindowFetch:
             committed = self._committed
             window, known = part.window, read.known
             latest = await latest_offset(services, log, window, known, committed=committed)
-            end = max(latest, part.wanted.fetch_offset)
+            end = max(latest, part.wanted.fetch_offset, read.kept_offset)
             result.high_watermark = result.last_stable_offset = end
         if self._committed:
             result.aborted_transactions = []  # What was aborted is left out here.

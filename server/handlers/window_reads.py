@@ -250,7 +250,8 @@ class WindowRead:
         """Bytes of the log that were looked at."""
         self.is_full = False
         """Whether no more may be added."""
-        self._kept_offset = offset
+        self.kept_offset = offset
+        """Behind the last set that was added: where the reader goes on."""
         self._may_send_file = True
         self._made: Segment | None = None
         """The segment whose time map was made last for this."""
@@ -315,7 +316,7 @@ class WindowRead:
 
     def _note(self) -> None:
         """Remember where there is nothing: a later fetch goes on behind it."""
-        begin = self._kept_offset if self.messages else self.offset
+        begin = self.kept_offset if self.messages else self.offset
         if self.position > begin and not isinstance(self.records, FileRange):
             self._memory.note_empty(self.known, begin, self.position)
 
@@ -351,6 +352,7 @@ class WindowRead:
             if lent is not None:
                 self.records, self.magic, self.is_full = lent, found.magic, True
                 self.messages += 1
+                self.kept_offset = stop
                 return
         data = await self._read(found)
         walked = walk(data, 0, len(data), check_crc=False)
@@ -359,7 +361,7 @@ class WindowRead:
             self.records, self.is_full = bytearray(data), True
             return
         self._add(memoryview(data)[: walked.end], found.magic, walked.count)
-        self.position = self._kept_offset = walked.last_offset + 1
+        self.position = self.kept_offset = walked.last_offset + 1
         self.is_full = walked.end < len(data) or self.size >= room_bytes
 
     async def _add_chosen(
@@ -403,7 +405,7 @@ class WindowRead:
             return
         if chosen.messages:
             self._add(chosen.data, found.magic, chosen.messages)
-            self._kept_offset = chosen.kept_offset
+            self.kept_offset = chosen.kept_offset
         self.is_full = chosen.is_full or self.size >= room_bytes > 0
         self.position = max(chosen.next_offset, begin)
 
