@@ -18,7 +18,7 @@ from horolog.testing.requests import create_topic, produce
 
 AT_14 = 1_479_132_000_000
 HOUR_MS = 3_600_000
-LAST_MS = AT_14 + 1_800_001
+LAST_MS = AT_14 + 2_150_001
 WINDOW = f"t..{LAST_MS}..{LAST_MS + 1}"
 SET_MESSAGES, VALUE_BYTES = 1_000, 900
 SOME_BYTES, ALL_BYTES = 32 << 20, 10 << 30

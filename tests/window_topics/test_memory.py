@@ -21,7 +21,7 @@ AT_14 = 1_479_132_000_000
 HOUR_MS = 3_600_000
 SETS, MESSAGES = 40, 400
 POLLS_MAX = 400
-WINDOW_MS = AT_14 + 1_800_001
+WINDOW_MS = AT_14 + 2_150_001
 """No message has an odd time but the last one: each block may have one, as far as maps tell."""
 WINDOW = f"t..{WINDOW_MS}..{WINDOW_MS + 1}"
 
