@@ -9,9 +9,9 @@ from ...protocol.api.log.count_by_time import CountByTimeRequest
 from ...protocol.api.log.list_offsets import BY_APPEND
 from ...protocol.errors import OffsetOutOfRange
 from ...protocol.lag import Lag
-from ...protocol.records.batch import BatchHeader
+from ...protocol.records.batch import BatchHeader, read_header
 from ...protocol.records.kernel import walk
-from ...protocol.records.layout import Buffer, Codec
+from ...protocol.records.layout import BATCH_MAGIC, MAGIC_AT, Buffer, Codec
 from ...protocol.records.messages.conversion import DamagedSlice, Steps, run
 from ...protocol.records.selection import Selected, selection
 from ...protocol.window_topics import WindowName
@@ -360,7 +360,11 @@ class WindowRead:
             # Not even one set has room: the reader sees by its size that it has to ask for more.
             self.records, self.is_full = bytearray(data), True
             return
-        self._add(memoryview(data)[: walked.end], found.magic, walked.count)
+        begin_at = 0 if self.messages else _first_with_messages(data, walked.end)
+        if begin_at == walked.end:
+            self.position = walked.last_offset + 1
+            return
+        self._add(memoryview(data)[begin_at : walked.end], found.magic, walked.count)
         self.position = self.kept_offset = walked.last_offset + 1
         self.is_full = walked.end < len(data) or self.size >= room_bytes
 
@@ -428,6 +432,18 @@ class WindowRead:
             if not lent.intact:
                 raise OffsetOutOfRange("the log was cut off while it was read; try again")
         return bytes(data)
+
+
+def _first_with_messages(data: bytes, end: int) -> int:
+    """Where the first set begins that has messages: an answer must not begin with others, of another
+    format perhaps, nor have nothing else."""
+    position = 0
+    while position < end and data[position + MAGIC_AT] == BATCH_MAGIC:
+        header = read_header(data, position)
+        if header.record_count and not header.is_control:
+            break
+        position += header.size_bytes
+    return position
 
 
 def _is_heavy(data: bytes) -> bool:
