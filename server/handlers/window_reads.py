@@ -435,8 +435,8 @@ class WindowRead:
 
 
 def _first_with_messages(data: bytes, end: int) -> int:
-    """Where the first set begins that has messages: an answer must not begin with others, of another
-    format perhaps, nor have nothing else."""
+    """Where the first set begins that has messages. An answer must not begin with others, of
+    another format perhaps, nor have nothing else."""
     position = 0
     while position < end and data[position + MAGIC_AT] == BATCH_MAGIC:
         header = read_header(data, position)
