@@ -64,16 +64,16 @@ def names_windows(services: Services, topics: Sequence[Any]) -> bool:
     return False
 
 
-def _split(services: Services, request: Any) -> tuple[list[tuple[Any, WindowName]], Any]:
-    """Split a request: return its window topics, and a request for the other topics."""
+def _split(services: Services, topics: Sequence[Any]) -> tuple[list[tuple[Any, WindowName]], Any]:
+    """Split the topics of a request: return its window topics, and the others."""
     windows, others = [], []
-    for topic in request.topics:
+    for topic in topics:
         window = find_window(services.directory.topics(), topic.name)
         if window is None:
             others.append(topic)
         else:
             windows.append((topic, window))
-    return windows, replaced(request, topics=others)
+    return windows, others
 
 
 async def _outcome(services: Services, handle_many: HandlerOfMany, version: int, body: Any) -> Any:
@@ -112,10 +112,10 @@ async def _listed(
     version: int,
     others: HandlerOfMany,
 ) -> ListOffsetsResponse:
-    windows, rest = _split(services, request)
+    windows, rest = _split(services, request.topics)
     response = ListOffsetsResponse(topics=[])
-    if rest.topics:
-        response = await _outcome(services, others, version, rest)
+    if rest:
+        response = await _outcome(services, others, version, replaced(request, topics=rest))
     repeated = repeats(request.topics)
     turns = services.work.turns()
     for topic, window in windows:
@@ -293,8 +293,9 @@ class _WindowFetch:
         self._others = others
         self._newest_magic = newest_magic
         self._committed = request.isolation_level == READ_COMMITTED
-        windows, rest = _split(services, request)
-        self._rest: FetchRequest = replaced(rest, max_wait_ms=0)
+        windows, rest = _split(services, request.topics)
+        self._rest = replaced(request, topics=rest, max_wait_ms=0) if rest else None
+        """A fetch of the other topics, if there are some."""
         self._parts = [
             _WindowPart(topic.name, window, wanted, number)
             for topic, window in windows
@@ -309,7 +310,7 @@ class _WindowFetch:
         self._rest_response = FetchResponse(topics=[])
         self._rest_bytes = 0
         self._rest_failed = False
-        self._rest_moved = bool(self._rest.topics)
+        self._rest_moved = self._rest is not None
         self._rest_ends: dict[Partition, int] = {}
         """High watermarks of the other topics when they were read."""
         self._parked: Wait | None = None
@@ -373,6 +374,7 @@ class _WindowFetch:
 
     async def _read_rest(self) -> None:
         """The other topics, as they are now."""
+        assert self._rest is not None
         self._rest_moved = False
         self._rest_ends = {key: self._end_of(key) for key in partitions_of(self._rest)}
         self._rest_response = await _outcome(
@@ -523,6 +525,7 @@ class _WindowFetch:
         if read is None:
             result.high_watermark = result.last_stable_offset = log.high_watermark
             return
+        read.remember()
         result.high_watermark, result.last_stable_offset = log.high_watermark, read.end_offset
         if read.messages or read.at_end:
             committed = self._committed

@@ -26,7 +26,6 @@ from ...storage.read.window_sets import (
     WindowSearch,
     aborted_batches,
     appends_lack,
-    knowledge_of,
     pieces_back,
     stretches_back,
 )
@@ -241,6 +240,7 @@ class WindowRead:
         self._committed = committed
         self._memory = memory
         self.known = memory.hold(log, window, committed=committed)
+        self._all_known = log.window_knowledge
         self.position = max(memory.behind_empty(self.known, offset), offset)
         """Up to where the log was searched."""
         self.records: bytearray | FileRange = bytearray()
@@ -273,7 +273,7 @@ class WindowRead:
     @property
     def is_cut_off(self) -> bool:
         """Whether the log was truncated meanwhile, so that what was found may be gone."""
-        return knowledge_of(self.log, self._window, committed=self._committed) is not self.known
+        return self.log.window_knowledge is not self._all_known
 
     def has_moved(self) -> bool:
         """Whether the log may have something of the window since it was searched. What was appended
@@ -286,7 +286,6 @@ class WindowRead:
         if not appends_lack(self.log, self._window, self.position, end):
             return True
         self.position = end
-        self._note()
         return False
 
     async def step(self, room_bytes: int, turns: Turns, *, may_send_file: bool) -> None:
@@ -312,9 +311,8 @@ class WindowRead:
                 await self._add_stored(begin, stop, room_bytes)
             else:
                 await self._add_chosen(begin, stop, room_bytes, turns, left_out)
-        self._note()
 
-    def _note(self) -> None:
+    def remember(self) -> None:
         """Remember where there is nothing: a later fetch goes on behind it."""
         begin = self.kept_offset if self.messages else self.offset
         if self.position > begin and not isinstance(self.records, FileRange):

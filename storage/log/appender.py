@@ -278,7 +278,8 @@ class Appender:
             )
         except OSError as error:
             raise self.not_written(error) from error
-        log.note_append(admitted.data, found.max_timestamp_ms, times, (appended_ms,))
+        bounds_ms = appended_ms, appended_ms
+        log.note_append(admitted.data, found.max_timestamp_ms, times, bounds_ms)
         if run.first_offset is None:
             run.first_offset = first_offsets[0]
         run.last_stamp_ms = stamp_ms

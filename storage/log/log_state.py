@@ -1,7 +1,7 @@
 """The state of one partition's log: its segments, its offsets, and its failures."""
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -277,14 +277,15 @@ class LogState:
         data: Buffer,
         largest_ms: int,
         times: SetTimes | SetSpans | bytes | None,
-        append_times: Sequence[int],
+        append_bounds_ms: tuple[int, int],
     ) -> None:
         """Note the times of what is staged, as `RecentAppends.note`, if readers wait for some."""
         recent = self.recent_appends
         if recent is None:
             return
         try:
-            recent.note(data, self.segment_list.active.next_offset, largest_ms, times, append_times)
+            next_offset = self.segment_list.active.next_offset
+            recent.note(data, next_offset, largest_ms, times, append_bounds_ms)
         except MemoryError:  # The append goes on, and its readers look at the log.
             self.recent_appends = None
         if recent.is_unasked:

@@ -504,8 +504,9 @@ class ReplicaLog:
         except OSError as error:
             raise self.log.appender.not_written(error) from error
         if log.recent_appends is not None:
-            append_times = [time_ms for _, time_ms in spans]
-            log.note_append(stored, found.max_timestamp_ms, None, append_times)
+            known = [time_ms for _, time_ms in spans if time_ms >= 0] or [NO_TIMESTAMP]
+            bounds_ms = min(known), max(known)
+            log.note_append(stored, found.max_timestamp_ms, None, bounds_ms)
         run.last_stamp_ms = found.last_append_time_ms
         self.log.appender.commit_or_raise(run)
         if found.magics & _BATCHES:

@@ -152,7 +152,7 @@ class OracleRound:
         inside = self._inside(window)
         counted = self._read_bytes
         before = counted.count
-        found = await read(client, self._name(window), max_wait_ms=200)
+        found = await read(client, self._name(window), max_wait_ms=200, min_bytes=0)
         assert seen(found, 10) == wanted(inside, 10)
         if not window[2]:
             answering, tail = self._log.answering_bytes(inside)
@@ -175,6 +175,7 @@ class OracleRound:
         found: list[Record] = []
         is_over = False
         while not is_over:
+            await asyncio.sleep(0)
             is_over = writing.done()
             found += await read(
                 client,
@@ -182,7 +183,8 @@ class OracleRound:
                 position,
                 version=version,
                 partition_max_bytes=size,
-                max_wait_ms=200 if is_over else 5,
+                max_wait_ms=200,
+                min_bytes=0,
                 isolation_level=int(committed),
             )
             position = found[-1].offset + 1 if found else begin
