@@ -11,7 +11,7 @@ from ...protocol.errors import OffsetOutOfRange
 from ...protocol.lag import Lag
 from ...protocol.records.batch import BatchHeader, read_header
 from ...protocol.records.kernel import walk
-from ...protocol.records.layout import BATCH_MAGIC, MAGIC_AT, Buffer, Codec
+from ...protocol.records.layout import BATCH_MAGIC, BATCH_OVERHEAD, MAGIC_AT, Buffer, Codec
 from ...protocol.records.messages.conversion import DamagedSlice, Steps, run
 from ...protocol.records.selection import Selected, selection
 from ...protocol.window_topics import WindowName
@@ -346,7 +346,7 @@ class WindowRead:
             self.is_full = True
             return
         if not self.messages and found.size >= MIN_FILE_RANGE_BYTES and self._may_send_file:
-            lent = found.stretch()
+            lent = found.stretch() if _begins_with_messages(found) else None
             if lent is not None:
                 self.records, self.magic, self.is_full = lent, found.magic, True
                 self.messages += 1
@@ -430,6 +430,14 @@ class WindowRead:
             if not lent.intact:
                 raise OffsetOutOfRange("the log was cut off while it was read; try again")
         return bytes(data)
+
+
+def _begins_with_messages(found: Slice) -> bool:
+    """Whether the first set of a slice, whose place was just looked up, has messages."""
+    if found.magic != BATCH_MAGIC or found.segment is None:
+        return True
+    data = found.segment.file.pread_now(BATCH_OVERHEAD, found.position)
+    return data is None or _first_with_messages(bytes(data), len(data)) == 0
 
 
 def _first_with_messages(data: bytes, end: int) -> int:

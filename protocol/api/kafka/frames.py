@@ -241,8 +241,7 @@ def answers_encoder(api: Api, version: int) -> AnswersEncoder:
     return _response_encoder(api.key, api.response, version)
 
 
-@cache
-def _response_encoder(api_key: int, response: type[Any], version: int) -> AnswersEncoder:
+def _make_response_encoder(api_key: int, response: type[Any], version: int) -> AnswersEncoder:
     if is_flexible(response, version):
         return _compact_encoder(version)
     writer = _response_writer(response, version)
@@ -261,6 +260,11 @@ def _response_encoder(api_key: int, response: type[Any], version: int) -> Answer
         return [write_joined(correlation_ids, bodies)]
 
     return encode
+
+
+_response_encoder: Final = cast(
+    Callable[[int, type[Any], int], AnswersEncoder], cache(_make_response_encoder)
+)
 
 
 def answer_in_pieces(api: Api, version: int, correlation_id: int, body: object) -> Pieces[Written]:
