@@ -3,6 +3,7 @@
 import random
 from array import array
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -146,7 +147,7 @@ def test_offsets_that_no_message_has_are_in_front_of_an_append(
     ids=["gzip", "lz4 in v1"],
 )
 def test_what_is_compressed_anew_is_mapped_too(
-    folder: LogFolder, magic: int, settings: dict[str, str]
+    folder: LogFolder, magic: int, settings: dict[str, Any]
 ) -> None:
     """And the same map is made from the log."""
     rng = random.Random(7)
