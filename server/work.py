@@ -5,7 +5,9 @@ import types
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
+from inspect import CORO_SUSPENDED, getcoroutinestate
 from typing import Any, TypeVar
 
 from ..clock import SystemClock
@@ -74,7 +76,9 @@ class Work:
             done = self._loop.create_future()
             done.set_result(stop.value)
             return done
-        return self.start(_going_on(coroutine, awaited))
+        task = self.start(_going_on(coroutine, awaited))
+        task.add_done_callback(lambda _: _cancel_begun(coroutine))
+        return task
 
     def _end_turn(self) -> None:
         self._began_now = False
@@ -211,6 +215,14 @@ class Turns:
         now = self._clock()
         self.used_seconds += now - self._since
         self._since = now
+
+
+def _cancel_begun(begun: Coroutine[Any, Any, Any]) -> None:
+    """Cancel a coroutine whose task was cancelled before it went on."""
+    if getcoroutinestate(begun) == CORO_SUSPENDED:
+        with suppress(asyncio.CancelledError, StopIteration):
+            begun.throw(asyncio.CancelledError())
+        begun.close()
 
 
 async def _going_on(begun: Coroutine[Any, Any, T], awaited: Any) -> T:
