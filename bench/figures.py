@@ -18,6 +18,7 @@ from .starting import empty, of_3500, recovery
 from .windows.index_memory import index_memory
 from .windows.map_cost import time_map_cost
 from .windows.shapes import window_hour
+from .windows.topics import produce_beside_window, window_topic
 
 _KIB: Final = 1024
 
@@ -73,6 +74,8 @@ MEASUREMENTS: Final = (
     Measurement(("fast_beside_bulk",), fast_beside_bulk),
     Measurement(("quota_held", "quota_beside"), quota_held),
     Measurement(("window_hour", "window_hour_first", "count_by_time"), window_hour),
+    Measurement(("window_topic", "window_topic_cpu"), window_topic),
+    Measurement(("produce_beside_window",), produce_beside_window),
     Measurement(("time_map_cost", "time_map_cost_jitter"), time_map_cost),
     Measurement(("index_memory",), index_memory),
     Measurement(("produce_tls", "fetch_1MiB_tls", "produce_one_tls"), tls_cost),

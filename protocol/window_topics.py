@@ -15,6 +15,7 @@ A name is split at the rightmost `..` whose parts parse, so a base may contain d
 import re
 from collections.abc import Container
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 from ..values import value_class
@@ -42,6 +43,9 @@ _LENGTH: Final = re.compile(
     r"(?:([0-9]{1,12})w)?(?:([0-9]{1,12})d)?(?:([0-9]{1,12})h)?(?:([0-9]{1,12})m(?!s))?"
     r"(?:([0-9]{1,12})s)?(?:([0-9]{1,12})ms)?"
 )
+_PARSED_KEPT: Final = 256
+"""Names whose meaning is kept: clients fetch from the same ones again and again."""
+
 _UNITS_MS: Final = (7 * 86_400_000, 86_400_000, 3_600_000, 60_000, 1000, 1)
 _BASE: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -64,6 +68,7 @@ class WindowName:
         return self.until_ms is not None and self.until_ms <= self.from_ms
 
 
+@lru_cache(_PARSED_KEPT)
 def parse_window_name(name: str) -> WindowName | None:
     """Return the window that a topic's name denotes; `None` for the name of an ordinary topic."""
     if SEPARATOR not in name or len(name) > MAX_NAME:

@@ -12,17 +12,22 @@ from ..storage.directory.topics import TopicEntry
 from ..storage.stepped_change import Steps
 from .metadata_store import MetadataStore, TopicChange
 from .security.audit import DONE, Audit
+from .window_memory import WindowMemory
 from .window_topics import is_reserved
 
 
 class CreationContext(Protocol):
-    """The principal whose requests are handled now, and its host."""
+    """The client whose requests are handled now: its principal, its host, and what is remembered
+    for its connection."""
 
     @property
     def principal(self) -> str: ...
 
     @property
     def host(self) -> str: ...
+
+    @property
+    def windows(self) -> WindowMemory: ...
 
 
 class Creations:
@@ -43,8 +48,7 @@ class Creations:
         self._changes = changes
         self._audit = audit
         self.context: CreationContext | None = None
-        """The client of the present request, for the audit. Set before each request that may create
-        topics."""
+        """The client of the present request. Set before each request is handled."""
         self.allowed: Callable[[], bool] | None = None
         """Says whether topics may be created now; `None` means always."""
         self._under_way: dict[str, tuple[TopicChange, asyncio.Task[None]]] = {}

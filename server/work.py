@@ -1,9 +1,13 @@
 """Work that does not fit into a callback: long computations in turns, and calls in threads."""
 
 import asyncio
+import types
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from inspect import CORO_SUSPENDED, getcoroutinestate
 from typing import Any, TypeVar
 
 from ..clock import SystemClock
@@ -42,6 +46,8 @@ class Work:
         runs within a turn of the event loop, as uvloop's own clock does not."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._began_now = False
+        """Whether `start_now` has run something in this turn of the event loop."""
         self._storage = ThreadPoolExecutor(STORAGE_THREADS, "storage")
         self._reading = ThreadPoolExecutor(READING_THREADS, "reading")
         self._producer_ids = ThreadPoolExecutor(1, "producer-ids")
@@ -55,6 +61,27 @@ class Work:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    def start_now(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        """As `start`, but run `coroutine` at once up to where it first waits: if it does not wait,
+        its result is there, without a turn of the event loop. Only one does so in each turn: many
+        requests that came together would hold up others."""
+        if self._began_now:
+            return self.start(coroutine)
+        self._began_now = True
+        self._loop.call_soon(self._end_turn)
+        try:
+            awaited = coroutine.send(None)
+        except StopIteration as stop:
+            done = self._loop.create_future()
+            done.set_result(stop.value)
+            return done
+        task = self.start(_going_on(coroutine, awaited))
+        task.add_done_callback(lambda _: _cancel_begun(coroutine))
+        return task
+
+    def _end_turn(self) -> None:
+        self._began_now = False
 
     @property
     def is_quiet(self) -> bool:
@@ -188,6 +215,35 @@ class Turns:
         now = self._clock()
         self.used_seconds += now - self._since
         self._since = now
+
+
+def _cancel_begun(begun: Coroutine[Any, Any, Any]) -> None:
+    """Cancel a coroutine whose task was cancelled before it went on."""
+    if getcoroutinestate(begun) == CORO_SUSPENDED:
+        with suppress(asyncio.CancelledError, StopIteration):
+            begun.throw(asyncio.CancelledError())
+        begun.close()
+
+
+async def _going_on(begun: Coroutine[Any, Any, T], awaited: Any) -> T:
+    return await _resumed(begun, awaited)
+
+
+@types.coroutine
+def _resumed(begun: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, Any, T]:
+    """Go on with a coroutine that waits for what it yielded."""
+    while True:
+        try:
+            sent = yield awaited
+        except BaseException as error:
+            step = partial(begun.throw, error)
+        else:
+            step = partial(begun.send, sent)
+        try:
+            awaited = step()
+        except StopIteration as stop:
+            found: T = stop.value
+            return found
 
 
 async def searched(work: Work, turns: Turns, search: Search[T]) -> T:

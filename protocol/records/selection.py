@@ -60,7 +60,8 @@ class Selected:
     next_offset: int
     """Behind all that was looked at."""
     kept_offset: int
-    """Behind the last message kept; -1 without any."""
+    """Behind the last set kept; -1 without any. A set that stays as it is may have offsets behind
+    its last message."""
     is_full: bool
     """Whether it ended because the next set had no room."""
 
@@ -131,7 +132,7 @@ class _Selection:
         self.is_full = False
         self._next_offset = from_offset
         self._kept_offset = self._candidate_offset = -1
-        """Behind the last message that is kept, and that of the set at hand."""
+        """Behind the last set that is kept, and behind the one at hand."""
 
     @property
     def result(self) -> Selected:
@@ -208,6 +209,7 @@ class _Selection:
             return
         marks, count = rows
         if count == found.count:
+            self._candidate_offset = header.last_offset + 1
             self._keep(memoryview(data)[position:end], count)
             return
         records = bytearray()

@@ -1,9 +1,10 @@
 """Fetch and list-offsets for window topics: the messages of a window, at the log's own offsets.
 
 *earliest* is the log start, always. *latest* is behind the last message of the window, or the log
-start. The high watermark of an answer is the larger one of *latest* and the offset that was asked
-for: there a reader finds the end. Only where the time is over before the end of the log was reached
-is it the log's own, and the next fetch at that offset goes on where this one ended.
+start. The high watermark of an answer is the largest one of *latest*, the offset that was asked
+for, and the offset behind the sets in it: there a reader finds the end. Only where the time is over
+before the end of the log was reached is it the log's own, and the next fetch at that offset goes on
+where this one ended.
 """
 
 import asyncio
@@ -34,12 +35,13 @@ from ...protocol.window_topics import SEPARATOR, WindowName, find_window
 from ...storage.files import Buffer
 from ...storage.log.log import Log
 from ...storage.read.search import FoundMessage
-from ...storage.read.window_sets import LogWindow
+from ...storage.read.window_sets import LogWindow, watch_appends
 from ...storage.read.windows import ReadWindow
 from ..conversions import Limits
 from ..network.file_sending import MAX_FILE_RANGES
 from ..parking import Partition, Wait
 from ..requests import HandlerOfMany, PendingAnswer
+from ..window_memory import WindowMemory
 from ..window_topics import log_window
 from .base import Services
 from .epochs import check_epoch, current_epoch, epoch_of
@@ -62,16 +64,16 @@ def names_windows(services: Services, topics: Sequence[Any]) -> bool:
     return False
 
 
-def _split(services: Services, request: Any) -> tuple[list[tuple[Any, WindowName]], Any]:
-    """Split a request: return its window topics, and a request for the other topics."""
+def _split(services: Services, topics: Sequence[Any]) -> tuple[list[tuple[Any, WindowName]], Any]:
+    """Split the topics of a request: return its window topics, and the others."""
     windows, others = [], []
-    for topic in request.topics:
+    for topic in topics:
         window = find_window(services.directory.topics(), topic.name)
         if window is None:
             others.append(topic)
         else:
             windows.append((topic, window))
-    return windows, replaced(request, topics=others)
+    return windows, others
 
 
 async def _outcome(services: Services, handle_many: HandlerOfMany, version: int, body: Any) -> Any:
@@ -92,17 +94,28 @@ def list_offsets(
     services: Services, request: ListOffsetsRequest, version: int, others: HandlerOfMany
 ) -> PendingAnswer:
     """Answer a request that names windows; `others` answers for the other topics."""
-    task = services.work.start(_listed(services, request, version, others))
+    memory = _memory_of_client(services)
+    task = services.work.start(_listed(services, memory, request, version, others))
     return PendingAnswer(task, task.result)
 
 
+def _memory_of_client(services: Services) -> WindowMemory:
+    """What the connection of the present request remembers of windows."""
+    context = services.creations.context
+    return WindowMemory() if context is None else context.windows
+
+
 async def _listed(
-    services: Services, request: ListOffsetsRequest, version: int, others: HandlerOfMany
+    services: Services,
+    memory: WindowMemory,
+    request: ListOffsetsRequest,
+    version: int,
+    others: HandlerOfMany,
 ) -> ListOffsetsResponse:
-    windows, rest = _split(services, request)
+    windows, rest = _split(services, request.topics)
     response = ListOffsetsResponse(topics=[])
-    if rest.topics:
-        response = await _outcome(services, others, version, rest)
+    if rest:
+        response = await _outcome(services, others, version, replaced(request, topics=rest))
     repeated = repeats(request.topics)
     turns = services.work.turns()
     for topic, window in windows:
@@ -123,7 +136,7 @@ async def _listed(
                         "than once"
                     )
                 check_epoch(services, wanted.current_leader_epoch)
-                listing = _WindowListing(services, request, version, window)
+                listing = _WindowListing(services, memory, request, version, window)
                 await listing.answer(wanted, result)
             except Exception as error:
                 outcome = services.outcomes.of(error, api="list-offsets")
@@ -135,9 +148,15 @@ class _WindowListing:
     """Answers where in a window something is."""
 
     def __init__(
-        self, services: Services, request: ListOffsetsRequest, version: int, window: WindowName
+        self,
+        services: Services,
+        memory: WindowMemory,
+        request: ListOffsetsRequest,
+        version: int,
+        window: WindowName,
     ) -> None:
         self._services = services
+        self._memory = memory
         self._committed = request.isolation_level == READ_COMMITTED
         self._version = version
         self._base = window.base
@@ -153,7 +172,9 @@ class _WindowListing:
             found = FoundMessage(log.log_start_offset, -1)
         elif target == LATEST:
             await prepare(services, log, log.log_start_offset)
-            latest = await latest_offset(services, log, self._window, committed=self._committed)
+            window, committed = self._window, self._committed
+            known = self._memory.hold(log, window, committed=committed)
+            latest = await latest_offset(services, log, window, known, committed=committed)
             found = FoundMessage(latest, -1)
         else:
             await prepare(services, log, log.log_start_offset)
@@ -203,9 +224,14 @@ def fetch(
     flight would hold its selected messages until then.
     """
 
-    def begin() -> PendingAnswer:
-        fetching = _WindowFetch(services, request, version, others, newest_magic)
-        task = services.work.start(fetching.answer())
+    memory = _memory_of_client(services)
+
+    def begin() -> FetchResponse | PendingAnswer:
+        fetching = _WindowFetch(services, memory, request, version, others, newest_magic)
+        task = services.work.start_now(fetching.answer())
+        if task.done():
+            return task.result()
+        fetching.turns.begin()
 
         def make() -> FetchResponse | PendingAnswer:
             if task.done():
@@ -223,7 +249,7 @@ class _HurriedTask(Wait):
 
     __slots__ = ("_task",)
 
-    def __init__(self, task: "asyncio.Task[FetchResponse]") -> None:
+    def __init__(self, task: asyncio.Future[FetchResponse]) -> None:
         super().__init__()
         self._task = task
         task.add_done_callback(lambda _: self.set_result(None))
@@ -254,19 +280,22 @@ class _WindowFetch:
     def __init__(
         self,
         services: Services,
+        memory: WindowMemory,
         request: FetchRequest,
         version: int,
         others: HandlerOfMany,
         newest_magic: int,
     ) -> None:
         self._services = services
+        self._memory = memory
         self._request = request
         self._version = version
         self._others = others
         self._newest_magic = newest_magic
         self._committed = request.isolation_level == READ_COMMITTED
-        windows, rest = _split(services, request)
-        self._rest: FetchRequest = replaced(rest, max_wait_ms=0)
+        windows, rest = _split(services, request.topics)
+        self._rest = replaced(request, topics=rest, max_wait_ms=0) if rest else None
+        """A fetch of the other topics, if there are some."""
         self._parts = [
             _WindowPart(topic.name, window, wanted, number)
             for topic, window in windows
@@ -281,7 +310,7 @@ class _WindowFetch:
         self._rest_response = FetchResponse(topics=[])
         self._rest_bytes = 0
         self._rest_failed = False
-        self._rest_moved = bool(self._rest.topics)
+        self._rest_moved = self._rest is not None
         self._rest_ends: dict[Partition, int] = {}
         """High watermarks of the other topics when they were read."""
         self._parked: Wait | None = None
@@ -319,13 +348,20 @@ class _WindowFetch:
             log = services.logs.find(*part.key)
             if part.read is not None:
                 self._check_same(part, log)
-                return
+                if not part.read.is_cut_off:
+                    return
+                part.read = None
             if log.follows and wanted.fetch_offset > log.log_end_offset:
                 return  # The offset may come from the leader.
             await prepare(services, log, wanted.fetch_offset)
             log = services.logs.find(*part.key)
             part.read = WindowRead(
-                services, log, part.window, wanted.fetch_offset, committed=self._committed
+                services,
+                self._memory,
+                log,
+                part.window,
+                wanted.fetch_offset,
+                committed=self._committed,
             )
         except Exception as error:
             part.error = error
@@ -338,6 +374,7 @@ class _WindowFetch:
 
     async def _read_rest(self) -> None:
         """The other topics, as they are now."""
+        assert self._rest is not None
         self._rest_moved = False
         self._rest_ends = {key: self._end_of(key) for key in partitions_of(self._rest)}
         self._rest_response = await _outcome(
@@ -423,6 +460,9 @@ class _WindowFetch:
         )
         if self._rest_moved or any(self._may_have(key) for key in own):
             return  # It moved since it was searched.
+        for part in self._parts:
+            if part.read is not None:
+                watch_appends(part.read.log)
         left_ms = max(round((self._until - self._services.work.time()) * 1000), 0)
         self.turns.end()
         self._parked = fetches.park(keys, self._may_have, left_ms, named_partitions=len(keys))
@@ -450,7 +490,7 @@ class _WindowFetch:
                 if read is None:
                     if log.log_end_offset >= part.wanted.fetch_offset:
                         return True
-                elif log is not read.log or not (read.at_end or read.pass_appended()):
+                elif log is not read.log or read.has_moved():
                     return True
             except (HorologError, OSError):
                 return True  # To begin again meets the same.
@@ -485,11 +525,13 @@ class _WindowFetch:
         if read is None:
             result.high_watermark = result.last_stable_offset = log.high_watermark
             return
+        read.remember()
         result.high_watermark, result.last_stable_offset = log.high_watermark, read.end_offset
         if read.messages or read.at_end:
             committed = self._committed
-            latest = await latest_offset(services, log, part.window, committed=committed)
-            end = max(latest, part.wanted.fetch_offset)
+            window, known = part.window, read.known
+            latest = await latest_offset(services, log, window, known, committed=committed)
+            end = max(latest, part.wanted.fetch_offset, read.kept_offset)
             result.high_watermark = result.last_stable_offset = end
         if self._committed:
             result.aborted_transactions = []  # What was aborted is left out here.

@@ -9,9 +9,9 @@ from ...protocol.api.log.count_by_time import CountByTimeRequest
 from ...protocol.api.log.list_offsets import BY_APPEND
 from ...protocol.errors import OffsetOutOfRange
 from ...protocol.lag import Lag
-from ...protocol.records.batch import BatchHeader
+from ...protocol.records.batch import BatchHeader, read_header
 from ...protocol.records.kernel import walk
-from ...protocol.records.layout import Buffer, Codec
+from ...protocol.records.layout import BATCH_MAGIC, BATCH_OVERHEAD, MAGIC_AT, Buffer, Codec
 from ...protocol.records.messages.conversion import DamagedSlice, Steps, run
 from ...protocol.records.selection import Selected, selection
 from ...protocol.window_topics import WindowName
@@ -22,9 +22,10 @@ from ...storage.read.search import FoundMessage
 from ...storage.read.slices import FileRange, Slice
 from ...storage.read.window_sets import (
     LogWindow,
+    WindowKnowledge,
     WindowSearch,
     aborted_batches,
-    knowledge_of,
+    appends_lack,
     pieces_back,
     stretches_back,
 )
@@ -32,6 +33,7 @@ from ...storage.read.windows import ReadWindow, WindowPosition
 from ...storage.segment.segment import Segment
 from ...times import INT64_MAX
 from ..network.file_sending import MIN_FILE_RANGE_BYTES
+from ..window_memory import WindowMemory
 from ..window_topics import log_window
 from ..work import Turns
 from .base import Services
@@ -72,11 +74,15 @@ def stop_of(position: WindowPosition, end: int) -> int:
 
 
 async def latest_offset(
-    services: Services, log: Log, window: LogWindow, *, committed: bool = False
+    services: Services,
+    log: Log,
+    window: LogWindow,
+    known: WindowKnowledge,
+    *,
+    committed: bool = False,
 ) -> int:
     """The offset behind the last message of the window that readers see, or the log start."""
     end = log.last_stable_offset if committed else log.high_watermark
-    known = knowledge_of(log, window, committed=committed)
     start = log.log_start_offset
     if known.searched_offset < end:
         begin = max(known.searched_offset, start)
@@ -212,7 +218,14 @@ class WindowRead:
     """The messages of a window of one log from an offset on, for one fetch."""
 
     def __init__(
-        self, services: Services, log: Log, window: LogWindow, offset: int, *, committed: bool
+        self,
+        services: Services,
+        memory: WindowMemory,
+        log: Log,
+        window: LogWindow,
+        offset: int,
+        *,
+        committed: bool,
     ) -> None:
         """Raises `OffsetOutOfRange` for an offset outside of the log."""
         if not log.log_start_offset <= offset <= log.log_end_offset:
@@ -225,8 +238,10 @@ class WindowRead:
         self._window = window
         self.offset = offset
         self._committed = committed
-        self._known = knowledge_of(log, window, committed=committed)
-        self.position = max(self._known.behind_empty(offset), offset)
+        self._memory = memory
+        self.known = memory.hold(log, window, committed=committed)
+        self._all_known = log.window_knowledge
+        self.position = max(memory.behind_empty(self.known, offset), offset)
         """Up to where the log was searched."""
         self.records: bytearray | FileRange = bytearray()
         self.magic = -1
@@ -235,7 +250,8 @@ class WindowRead:
         """Bytes of the log that were looked at."""
         self.is_full = False
         """Whether no more may be added."""
-        self._kept_offset = offset
+        self.kept_offset = offset
+        """Behind the last set that was added: where the reader goes on."""
         self._may_send_file = True
         self._made: Segment | None = None
         """The segment whose time map was made last for this."""
@@ -254,18 +270,23 @@ class WindowRead:
         """Whether there is nothing more to search now."""
         return self.position >= self.end_offset
 
-    def pass_appended(self) -> bool:
-        """Go behind what was appended meanwhile if it is known to have nothing of the window, as
-        its times were noted; whether that was so."""
-        log, window = self.log, self._window
-        if window.by_append or self.position < log.segment_list.active.base_offset:
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the log was truncated meanwhile, so that what was found may be gone."""
+        return self.log.window_knowledge is not self._all_known
+
+    def has_moved(self) -> bool:
+        """Whether the log may have something of the window since it was searched. What was appended
+        is passed over if the times that were noted say that it has nothing."""
+        if self.is_cut_off:
+            return True
+        end = self.end_offset
+        if self.position >= end:
             return False
-        time_map = log.segment_list.active.time_map
-        if not time_map.lacks(self.position, *window.window):
-            return False
-        self.position = self.end_offset
-        self._note()
-        return True
+        if not appends_lack(self.log, self._window, self.position, end):
+            return True
+        self.position = end
+        return False
 
     async def step(self, room_bytes: int, turns: Turns, *, may_send_file: bool) -> None:
         """Search on, and add what is found and has room: a bounded piece of work. The first set has
@@ -290,13 +311,12 @@ class WindowRead:
                 await self._add_stored(begin, stop, room_bytes)
             else:
                 await self._add_chosen(begin, stop, room_bytes, turns, left_out)
-        self._note()
 
-    def _note(self) -> None:
+    def remember(self) -> None:
         """Remember where there is nothing: a later fetch goes on behind it."""
-        begin = self._kept_offset if self.messages else self.offset
+        begin = self.kept_offset if self.messages else self.offset
         if self.position > begin and not isinstance(self.records, FileRange):
-            self._known.note_empty(begin, self.position)
+            self._memory.note_empty(self.known, begin, self.position)
 
     def _slice(self, begin: int, stop: int, room_bytes: int) -> Slice | None:
         """The stored sets from `begin` on; `None` if those are of another format than what was
@@ -326,10 +346,11 @@ class WindowRead:
             self.is_full = True
             return
         if not self.messages and found.size >= MIN_FILE_RANGE_BYTES and self._may_send_file:
-            lent = found.stretch()
+            lent = found.stretch() if _begins_with_messages(found) else None
             if lent is not None:
                 self.records, self.magic, self.is_full = lent, found.magic, True
                 self.messages += 1
+                self.kept_offset = stop
                 return
         data = await self._read(found)
         walked = walk(data, 0, len(data), check_crc=False)
@@ -337,8 +358,12 @@ class WindowRead:
             # Not even one set has room: the reader sees by its size that it has to ask for more.
             self.records, self.is_full = bytearray(data), True
             return
-        self._add(memoryview(data)[: walked.end], found.magic, walked.count)
-        self.position = self._kept_offset = walked.last_offset + 1
+        begin_at = 0 if self.messages else _first_with_messages(data, walked.end)
+        if begin_at == walked.end:
+            self.position = walked.last_offset + 1
+            return
+        self._add(memoryview(data)[begin_at : walked.end], found.magic, walked.count)
+        self.position = self.kept_offset = walked.last_offset + 1
         self.is_full = walked.end < len(data) or self.size >= room_bytes
 
     async def _add_chosen(
@@ -382,7 +407,7 @@ class WindowRead:
             return
         if chosen.messages:
             self._add(chosen.data, found.magic, chosen.messages)
-            self._kept_offset = chosen.kept_offset
+            self.kept_offset = chosen.kept_offset
         self.is_full = chosen.is_full or self.size >= room_bytes > 0
         self.position = max(chosen.next_offset, begin)
 
@@ -405,6 +430,26 @@ class WindowRead:
             if not lent.intact:
                 raise OffsetOutOfRange("the log was cut off while it was read; try again")
         return bytes(data)
+
+
+def _begins_with_messages(found: Slice) -> bool:
+    """Whether the first set of a slice, whose place was just looked up, has messages."""
+    if found.magic != BATCH_MAGIC or found.segment is None:
+        return True
+    data = found.segment.file.pread_now(BATCH_OVERHEAD, found.position)
+    return data is None or _first_with_messages(bytes(data), len(data)) == 0
+
+
+def _first_with_messages(data: bytes, end: int) -> int:
+    """Where the first set begins that has messages. An answer must not begin with others, of
+    another format perhaps, nor have nothing else."""
+    position = 0
+    while position < end and data[position + MAGIC_AT] == BATCH_MAGIC:
+        header = read_header(data, position)
+        if header.record_count and not header.is_control:
+            break
+        position += header.size_bytes
+    return position
 
 
 def _is_heavy(data: bytes) -> bool:

@@ -2,11 +2,13 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import field
 from typing import Protocol
 
 from ...protocol.api.framing import Frame
 from ...values import value_class
 from ..security.session import ANONYMOUS, LoginSession
+from ..window_memory import WindowMemory
 from .sending import Answer
 from .tls_files import TlsPort
 
@@ -28,6 +30,8 @@ class Caller:
     admit: Callable[[int], bool] | None = None
     """Whether work may begin on a request of this many bytes, including its answer. If not, the
     connection asks again when that may have changed."""
+    windows: WindowMemory = field(default_factory=WindowMemory, compare=False)
+    """What is remembered of the windows that the connection reads."""
 
     @property
     def principal(self) -> str:

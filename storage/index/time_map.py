@@ -71,6 +71,7 @@ class TimeMap:
         "_seams",
         "_size_bytes",
         "_surplus",
+        "_unended",
         "_unwritten",
         "base_offset",
         "first_ms",
@@ -129,6 +130,8 @@ class TimeMap:
         """Rows of appends behind the blocks, as `time_blocks` takes them."""
         self.since_bytes = 0
         """Bytes of these rows behind the last whole block."""
+        self._unended = 0
+        """How many of these numbers are known to fill no block."""
         self._noted_bytes, self._noted_offset = self.log_bytes, self.next_offset
         """End of the last of these rows."""
 
@@ -226,29 +229,11 @@ class TimeMap:
         self._end_blocks()
         self.makes = False
 
-    def lacks(self, offset: int, first_ms: int, last_ms: int) -> bool:
-        """Whether what was appended from `offset` on is noted, and has no time between these two,
-        both included. A look at the newest appends; false where they do not tell."""
-        noted, begin = self._noted, self._noted_offset
-        at = len(noted)
-        while self.makes and at and begin > offset:
-            at -= ROW_NUMBERS
-            _, offsets, low, high, _, _ = noted[at : at + ROW_NUMBERS]
-            if low >= 0 and low <= last_ms and high >= first_ms:
-                return False
-            begin -= offsets
-        # Rows of no bytes belong to the next one that has some: none of them is left out.
-        while self.makes and at and not noted[at - ROW_NUMBERS]:
-            at -= ROW_NUMBERS
-            low, high = noted[at + 2], noted[at + 3]
-            if low >= 0 and low <= last_ms and high >= first_ms:
-                return False
-        return self.makes and begin <= offset
-
     def take_back(self, log_bytes: int) -> None:
         """Undo appends: the log was truncated to `log_bytes`, the start of an append that may be
         recorded in part."""
         noted = self._noted
+        self._unended = 0
         while noted and (self._noted_bytes > log_bytes or not noted[-ROW_NUMBERS]):
             self._noted_bytes -= noted[-ROW_NUMBERS]
             self._noted_offset -= noted[1 - ROW_NUMBERS]
@@ -261,14 +246,16 @@ class TimeMap:
     def _end_blocks(self, *, whole: bool = False) -> None:
         """Turn the recorded appends into blocks, as far as they fill any. `whole` includes the
         last, unfinished block."""
-        if not (self._noted and self.makes):
+        if not (self._noted and self.makes) or (len(self._noted) == self._unended and not whole):
             return
         blocks, ended, extent = time_blocks(self._noted, block_bytes=BLOCK_BYTES, whole=whole)
+        self._unended = len(self._noted)
         if not ended:
             return
         _, log_bytes, offsets, *times = extent
         self._take(blocks, self.log_bytes + log_bytes, self.next_offset + offsets, *times)
         del self._noted[: ended * ROW_NUMBERS]
+        self._unended = len(self._noted)
         if len(self._unwritten) >= _WRITTEN_BYTES:
             self._write()
 

@@ -87,11 +87,12 @@ from .admitted import (
     check_entry_size,
     finished,
     is_spread,
+    joined_spans,
     joined_times,
+    needs_spans,
     rebuild,
     rebuild_batches,
     set_times_of,
-    wrapper_spans,
 )
 from .timestamp_range import accepted_range, check_batch_timestamps, check_timestamps
 
@@ -281,7 +282,9 @@ def _admit_plain(
         admitted.times = set_times_of(found)
         return admitted
     part = SentPart(data, found.end, found.count, found.max_timestamp_ms)
-    return _rebuilt([part], found, Codec.NONE, _latency(found), settings, target)
+    admitted = _rebuilt([part], found, Codec.NONE, _latency(found), settings, target)
+    admitted.times = set_times_of(found)
+    return admitted
 
 
 def _admit_batches(
@@ -329,6 +332,9 @@ def _rebuilt_batches(
     stored, converted, headers = rebuild_batches([batch for _, batch in sent.batches], form)
     admitted = finished(stored, found.count, sent.latency, settings, target)
     admitted.numbered = sent.numbered
+    admitted.times = sent.times
+    if needs_spans(admitted):
+        admitted.spans = joined_spans(admitted, (_timestamps(one) for _, one in sent.batches))
     if converted:
         seconds = target.stopwatch() - began
         admitted.conversion = Conversion(magic, False, converted, found.end, seconds, headers)
@@ -406,6 +412,8 @@ def _admit_compressed(
     if not (as_sent and keeps_payload and settings.format_magic in (None, 1)):
         admitted = _rebuilt(parts, found, codec, latency, settings, target)
         admitted.times = joined_times(times)
+        if needs_spans(admitted):
+            admitted.spans = joined_spans(admitted, (part.timestamps for part in parts))
         return admitted
     (part,) = parts
     stored = _shortened(data, found.end)
@@ -418,7 +426,7 @@ def _admit_compressed(
     admitted = finished(stored, part.count, latency, settings, target)
     (admitted.times,) = times
     if is_spread(admitted.times):
-        admitted.spans = wrapper_spans(part.data, part.count, size + ENTRY_OVERHEAD)
+        admitted.spans = joined_spans(admitted, (part.timestamps,))
     return admitted
 
 
@@ -576,18 +584,23 @@ def _batch_spans(sent: _CheckedBatches) -> bytes:
     rows = b""
     for _, checked in sent.batches:
         header = checked.header
-        found, _ = gather_records(
-            checked.content,
-            base_offset=0,
-            base_timestamp_ms=header.base_timestamp_ms,
-            with_keys=False,
-            with_values=False,
-            with_headers=False,
-        )
         rows += time_spans(
-            found.timestamps, log_bytes=header.size_bytes, offsets=header.record_count
+            _timestamps(checked), log_bytes=header.size_bytes, offsets=header.record_count
         )
     return rows
+
+
+def _timestamps(checked: CheckedBatch) -> bytearray:
+    """Return the times of the records of a batch (int64)."""
+    found, _ = gather_records(
+        checked.content,
+        base_offset=0,
+        base_timestamp_ms=checked.header.base_timestamp_ms,
+        with_keys=False,
+        with_values=False,
+        with_headers=False,
+    )
+    return found.timestamps
 
 
 def _is_kept(sent: _CheckedBatches, settings: TopicSettings) -> bool:

@@ -103,6 +103,12 @@ class SentPart:
     largest_ms: int
     """Largest timestamp, -1 if no message has one."""
 
+    @property
+    def timestamps(self) -> bytearray:
+        """Times of the messages (int64)."""
+        found = gather(self.data, 0, self.end, self.count, with_keys=False, with_values=False)
+        return found.timestamps
+
 
 @value_class
 class StoredForm:
@@ -337,11 +343,18 @@ def is_spread(times: SetTimes | None) -> bool:
     return times is None or times[1] - times[0] > CLOSE_MS
 
 
-def wrapper_spans(inner: Buffer, count: int, log_bytes: int) -> bytes:
-    """Return the time spans of the messages inside a wrapper message, which keep
-    their own times."""
-    found = gather(inner, 0, len(inner), count, with_keys=False, with_values=False)
-    return time_spans(found.timestamps, log_bytes=log_bytes, offsets=count)
+def needs_spans(admitted: Admitted) -> bool:
+    """Whether a time map would have to decompress a rebuilt set: its times are far apart."""
+    found = admitted.walk
+    is_plain = found.codecs == 1 << Codec.NONE
+    return not (is_plain or found.magics & 1) and is_spread(admitted.times)
+
+
+def joined_spans(admitted: Admitted, timestamps: Iterable[Buffer]) -> bytes:
+    """Return the time spans of the messages of a compressed set, which keep their own times
+    (int64)."""
+    times = b"".join(timestamps)
+    return time_spans(times, log_bytes=len(admitted.data), offsets=admitted.count)
 
 
 def joined_times(parts: Iterable[SetTimes | None]) -> SetTimes | None:

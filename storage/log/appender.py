@@ -271,12 +271,15 @@ class Appender:
             log.stamp_batches(admitted.data)
         rolled = None if admitted.fits else self._make_room(run, admitted)
         appended_ms = stamp_ms if stamp_ms >= 0 else run.now_ms
+        times = _times(admitted)
         try:
             log.segment_list.active.stage(
-                admitted.data, admitted.walk, appended_ms, first_offsets, _times(admitted)
+                admitted.data, admitted.walk, appended_ms, first_offsets, times
             )
         except OSError as error:
             raise self.not_written(error) from error
+        bounds_ms = appended_ms, appended_ms
+        log.note_append(admitted.data, found.max_timestamp_ms, times, bounds_ms)
         if run.first_offset is None:
             run.first_offset = first_offsets[0]
         run.last_stamp_ms = stamp_ms
@@ -380,6 +383,7 @@ class Appender:
             active.commit()
         except Exception as error:
             failure = self.not_written(error)
+            log.recent_appends = None
             for producer_id, before in reversed(run.producers_before):
                 log.producers.states.put_back(producer_id, before)
             run.complete(failure)
@@ -443,11 +447,10 @@ def _times(admitted: Admitted) -> SetTimes | SetSpans | bytes | None:
     times, stamp_ms = admitted.times, admitted.append_time_ms
     if admitted.spans and stamp_ms < 0:
         return admitted.spans
-    if times is None:
-        return None
     if admitted.walk.magics & 1:
-        return (NO_TIMESTAMP, NO_TIMESTAMP, times[2]) if admitted.walk.magics == 1 else None
-    return times if stamp_ms < 0 else (stamp_ms, stamp_ms, times[2])
+        only_v0 = times is not None and admitted.walk.magics == 1
+        return (NO_TIMESTAMP, NO_TIMESTAMP, admitted.count) if only_v0 else None
+    return times if stamp_ms < 0 else (stamp_ms, stamp_ms, admitted.count)
 
 
 def _repeated(batch: ProducerBatch) -> Appended:

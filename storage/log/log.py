@@ -272,7 +272,7 @@ class Log(LogState):
     def _ends_at(self, offset: int) -> None:
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
-        self.window_knowledge = None
+        self.window_knowledge = self.recent_appends = None
         self.flusher.end_at(offset)
         self.watermark.cut(offset)
         self.observe("log_truncated", offset=offset)

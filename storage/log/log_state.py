@@ -4,14 +4,18 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from ...config.topic import TopicSettings
 from ...protocol.errors import StorageError
 from ...values import value_class
+from ..files import Buffer
+from ..index.time_map import SetSpans, SetTimes
 from ..producers.log_producers import LogProducers
 from ..seams import Seams
 from ..segment.segment import Segment
 from .leader_epochs import LeaderEpochs
+from .recent_appends import RecentAppends
 from .segment_list import SegmentList
 
 REFUSED: Final = "appends to this partition are refused until the broker has been restarted"
@@ -162,9 +166,11 @@ class LogState:
         """What `trimmed` knows of the segment in which the log begins."""
         self.window_runs: OrderedDict[tuple[tuple[int, int], tuple[int, int]], Runs] | None = None
         """Recent answers of time maps, by version of the map and window; see `read.windows`."""
-        self.window_knowledge: OrderedDict[tuple[int, int, bool, bool], Any] | None = None
-        """Recent findings about window topics, until the log is truncated; see
+        self.window_knowledge: WeakValueDictionary[tuple[int, int, bool, bool], Any] | None = None
+        """Findings about the windows that connections read, until the log is truncated; see
         `read.window_sets`."""
+        self.recent_appends: RecentAppends | None = None
+        """Times of the newest appends, while readers of windows wait for others."""
         self.appended_at: float | None = None
         """Time of the last append, in seconds of the monotonic clock; `None` before that is known.
         """
@@ -265,6 +271,25 @@ class LogState:
     def advance(self) -> None:
         if self.watermark.advance(self.log_end_offset) and self.on_advance is not None:
             self.on_advance(self)
+
+    def note_append(
+        self,
+        data: Buffer,
+        largest_ms: int,
+        times: SetTimes | SetSpans | bytes | None,
+        append_bounds_ms: tuple[int, int],
+    ) -> None:
+        """Note the times of what is staged, as `RecentAppends.note`, if readers wait for some."""
+        recent = self.recent_appends
+        if recent is None:
+            return
+        try:
+            next_offset = self.segment_list.active.next_offset
+            recent.note(data, next_offset, largest_ms, times, append_bounds_ms)
+        except MemoryError:  # The append goes on, and its readers look at the log.
+            self.recent_appends = None
+        if recent.is_unasked:
+            self.recent_appends = None
 
     def fail(self, failure: StorageError) -> None:
         """Refuse appends from now on. Reads continue."""

@@ -1,11 +1,11 @@
 """What a window topic shows of one log: which messages are in the window, where the last one is,
-and what was found out about it lately."""
+and what is known about it."""
 
 from array import array
 from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Final
+from weakref import WeakValueDictionary
 
 from ...protocol.records.batch import BatchHeader, read_header
 from ...protocol.records.columns import Columns
@@ -18,17 +18,12 @@ from ..index.append_time_lookup import known_times, run_between
 from ..index.append_times import Span
 from ..index.time_mapping import StoredTimes
 from ..log.log import Log
+from ..log.recent_appends import RecentAppends
 from ..segment.segment import Segment
 from . import windows
 from .search import FoundMessage
 from .slices import check_readable, visible_end
 from .windows import ReadWindow, WindowPosition
-
-_WINDOWS_KNOWN: Final = 64
-"""Windows of one log of which it is kept what was found out; the others are searched anew."""
-
-_EMPTY_KEPT: Final = 16
-"""Stretches without a message that are kept of one window: readers are at different offsets."""
 
 _SEGMENTS_PASSED: Final = 1_000
 """Segments that are passed over at once."""
@@ -90,27 +85,15 @@ def append_times_at(spans: Sequence[Span], offsets: Sequence[int]) -> "array[int
 
 
 class WindowKnowledge:
-    """What was found out about one window of a log, and stays so until the log is cut off."""
+    """Where the last message of a window of a log is, as far as the log was searched. It stays so
+    until the log is truncated."""
 
-    __slots__ = ("_empty", "last_offset", "searched_offset")
+    __slots__ = ("__weakref__", "last_offset", "searched_offset")
 
     def __init__(self) -> None:
         self.last_offset = -1
         """Of the last message in the window below `searched_offset`; -1 without any."""
         self.searched_offset = 0
-        self._empty: OrderedDict[int, int] = OrderedDict()
-
-    def behind_empty(self, offset: int) -> int:
-        """How far it is known that there is nothing from `offset` on."""
-        return self._empty.get(offset, offset)
-
-    def note_empty(self, offset: int, end_offset: int) -> None:
-        """There is nothing from `offset` to `end_offset`."""
-        if end_offset > self._empty.get(offset, offset):
-            self._empty[offset] = end_offset
-            self._empty.move_to_end(offset)
-            if len(self._empty) > _EMPTY_KEPT:
-                self._empty.popitem(last=False)
 
     def note_last(self, last_offset: int, searched_offset: int) -> None:
         """The last message below `searched_offset` is at `last_offset`, -1 for none."""
@@ -120,19 +103,32 @@ class WindowKnowledge:
 
 
 def knowledge_of(log: Log, window: LogWindow, *, committed: bool) -> WindowKnowledge:
-    """What is known of a window of a log; of few windows of each."""
+    """Return what is known of a window of a log. All readers share it, and the log has it as long
+    as one of them holds it."""
     known = log.window_knowledge
     if known is None:
-        known = log.window_knowledge = OrderedDict()
+        known = log.window_knowledge = WeakValueDictionary()
     key = (*window.window, window.by_append, committed)
-    found = known.get(key)
+    found: WindowKnowledge | None = known.get(key)
     if found is None:
         found = known[key] = WindowKnowledge()
-        if len(known) > _WINDOWS_KNOWN:
-            known.popitem(last=False)
-    else:
-        known.move_to_end(key)
     return found
+
+
+def watch_appends(log: Log) -> None:
+    """Have the times of appends noted, because a reader of a window waits for some."""
+    if log.recent_appends is None:
+        log.recent_appends = RecentAppends(log.log_end_offset)
+
+
+def appends_lack(log: Log, window: LogWindow, begin: int, end: int) -> bool:
+    """Whether the times that were noted at the appends from `begin` to `end` say that they brought
+    nothing of a window."""
+    recent = log.recent_appends
+    first_ms, last_ms = window.window
+    return recent is not None and recent.lacks(
+        begin, end, first_ms, last_ms, by_append=window.by_append
+    )
 
 
 @value_class

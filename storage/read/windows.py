@@ -1,8 +1,10 @@
 """Time windows in one log: where messages of a window may be, and how many there are."""
 
 from array import array
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from ...protocol.records.kernel import count_times, time_map_counts, time_map_runs
@@ -164,12 +166,18 @@ def _next_run(log: Log, segment: Segment, offset: int, window: ReadWindow) -> tu
     be in a window."""
     runs = _runs(log, segment, window)
     mapped_offset = segment.time_map.next_offset  # Nothing is left if the file cannot be read.
-    for _, _, begin, end in runs:
-        if end > offset:
-            if end == mapped_offset:
-                end = segment.next_offset  # Messages behind the map may have any timestamp.
-            return max(begin, offset), end
-    return max(mapped_offset, offset), segment.next_offset
+    number = _run_behind(runs, offset)
+    if number == len(runs):
+        return max(mapped_offset, offset), segment.next_offset
+    _, _, begin, end = runs[number]
+    if end == mapped_offset:
+        end = segment.next_offset  # Messages behind the map may have any timestamp.
+    return max(begin, offset), end
+
+
+def _run_behind(runs: Runs, offset: int) -> int:
+    """Return the number of the first run that ends behind an offset."""
+    return bisect_right(runs, offset, key=itemgetter(3))
 
 
 def runs_in(log: Log, segment: Segment, window: ReadWindow) -> list[tuple[int, int]]:
@@ -194,13 +202,14 @@ def like_stretch(log: Log, begin: int, end: int, window: ReadWindow) -> tuple[in
         return end, False
     whole_end, mixed_end = min(end, time_map.next_offset), begin
     for side_runs in runs:
-        for _, _, first, behind in side_runs:
-            if behind > begin:
-                if first <= begin:
-                    mixed_end = max(mixed_end, behind)
-                else:
-                    whole_end = min(whole_end, first)
-                break
+        number = _run_behind(side_runs, begin)
+        if number == len(side_runs):
+            continue
+        _, _, first, behind = side_runs[number]
+        if first <= begin:
+            mixed_end = max(mixed_end, behind)
+        else:
+            whole_end = min(whole_end, first)
     return (whole_end, True) if mixed_end == begin else (min(mixed_end, end), False)
 
 

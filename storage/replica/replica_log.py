@@ -503,6 +503,10 @@ class ReplicaLog:
             listed.active.stage(stored, found, NO_TIMESTAMP, append_spans=spans)
         except OSError as error:
             raise self.log.appender.not_written(error) from error
+        if log.recent_appends is not None:
+            known = [time_ms for _, time_ms in spans if time_ms >= 0] or [NO_TIMESTAMP]
+            bounds_ms = min(known), max(known)
+            log.note_append(stored, found.max_timestamp_ms, None, bounds_ms)
         run.last_stamp_ms = found.last_append_time_ms
         self.log.appender.commit_or_raise(run)
         if found.magics & _BATCHES:

@@ -19,6 +19,7 @@ from horolog.bench.raw_client import RefusedRequest, check_end, encoded
 from horolog.bench.socket_to_file import writing
 from horolog.bench.windows.index_memory import index_memory
 from horolog.bench.windows.shapes import SHAPES, first_looks, measured, window_hour
+from horolog.bench.windows.topics import produce_beside_window, window_topic
 from horolog.protocol.api.security.acl_terms import Operation, ResourceType
 from horolog.protocol.records.kernel import FORM
 from horolog.server.security.acl_store import Acls
@@ -36,7 +37,7 @@ FIXED_NAMES = set(
     rss_idle rss_3500 fast_beside_slow fast_beside_bulk window_hour window_hour_first count_by_time
     index_memory
     produce_tls fetch_1MiB_tls produce_one_tls produce_acls produce_one_acls acl_check_cost
-    time_map_cost time_map_cost_jitter
+    time_map_cost time_map_cost_jitter window_topic window_topic_cpu produce_beside_window
     longest_turn quota_held quota_beside client_send client_send_batch client_columns
     """.split()  # noqa: SIM905
 )
@@ -71,6 +72,21 @@ def test_an_hour_is_read_and_counted_exactly() -> None:
     assert 1 <= hour.ratio < 1.5
     assert first.value > 0
     assert counted.value > 0
+
+
+def test_a_window_is_read_by_its_topic_and_by_itself() -> None:
+    found, cost = window_topic(messages=20_000, rounds=1)
+    for figure in (found, cost):
+        assert figure.value > 0
+        assert figure.ratio is not None
+        assert figure.ratio > 0
+
+
+def test_a_producer_beside_a_waiting_reader_is_measured() -> None:
+    (found,) = produce_beside_window(turn_bytes=1 << 20, rounds=2, seconds=0.02)
+    assert found.value > 0
+    assert found.ratio is not None
+    assert found.ratio > 0
 
 
 def test_the_same_is_done_over_tls() -> None:

@@ -3,6 +3,7 @@
 import random
 from array import array
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -139,16 +140,28 @@ def test_offsets_that_no_message_has_are_in_front_of_an_append(
     assert_time_map_true(segment)
 
 
-def test_what_is_compressed_anew_is_mapped_when_it_is_asked_for(folder: LogFolder) -> None:
+@pytest.mark.parametrize("magic", [1, 2])
+@pytest.mark.parametrize(
+    "settings",
+    [{"compression_type": "gzip"}, {"message_format_version": "0.10.0", "compression_type": "lz4"}],
+    ids=["gzip", "lz4 in v1"],
+)
+def test_what_is_compressed_anew_is_mapped_too(
+    folder: LogFolder, magic: int, settings: dict[str, Any]
+) -> None:
+    """And the same map is made from the log."""
     rng = random.Random(7)
-    log = folder.open(segment_bytes=SEGMENT_BYTES, retention_ms=-1, compression_type="gzip")
+    log = folder.open(segment_bytes=SEGMENT_BYTES, retention_ms=-1, **settings)
     for _ in range(30):
         times = [1_479_144_000_000 + rng.randrange(3_600_000) for _ in range(20)]
-        log.appender.append(timed_set(*times, value=rng.randbytes(1_000)))
+        log.appender.append(timed_set(*times, value=rng.randbytes(1_000), magic=magic))
     log.appender.roll()
-    assert log.segments[0].time_map.log_bytes < log.segments[0].size_bytes
-    for segment in log.segments:
+    for segment in log.segments[:-1]:
+        made = segment.time_map.data()
+        assert segment.time_map.log_bytes == segment.size_bytes
+        segment.time_map.forget()
         make_map(log, segment)
+        assert segment.time_map.data() == made
         assert_time_map_true(segment)
     assert_windows_exact(log, folder.times())
 

@@ -18,6 +18,7 @@ async def read(
     version: int = 10,
     partition_max_bytes: int = LIMIT,
     max_wait_ms: int = 0,
+    min_bytes: int = 1,
     isolation_level: int = 0,
     partition: int = 0,
 ) -> list[Record]:
@@ -33,7 +34,7 @@ async def read(
                     (partition, position),
                     partition_max_bytes=partition_max_bytes,
                     max_wait_ms=max_wait_ms,
-                    min_bytes=1,
+                    min_bytes=min_bytes,
                     isolation_level=isolation_level,
                 ),
                 version,

@@ -238,12 +238,16 @@ def encode_response(correlation_id: int, api: Api, version: int, body: object) -
 def answers_encoder(api: Api, version: int) -> AnswersEncoder:
     """Return a function that encodes many responses of one kind: joined into one frame part, or one
     by one where responses may contain record sets, and in parts if these are not in memory."""
-    if is_flexible(api.response, version):
+    return _response_encoder(api.key, api.response, version)
+
+
+def _make_response_encoder(api_key: int, response: type[Any], version: int) -> AnswersEncoder:
+    if is_flexible(response, version):
         return _compact_encoder(version)
-    writer = _response_writer(api.response, version)
-    alone = has_record_sets(api.response, version, native=False)
+    writer = _response_writer(response, version)
+    alone = has_record_sets(response, version, native=False)
     write, write_joined = writer.frame, writer.joined
-    replaced = _REPLACED.get((api.key, version))
+    replaced = _REPLACED.get((api_key, version))
 
     def encode(
         correlation_ids: Iterable[int], bodies: Sequence[object], *, faulty: bool = True
@@ -256,6 +260,11 @@ def answers_encoder(api: Api, version: int) -> AnswersEncoder:
         return [write_joined(correlation_ids, bodies)]
 
     return encode
+
+
+_response_encoder: Final = cast(
+    Callable[[int, type[Any], int], AnswersEncoder], cache(_make_response_encoder)
+)
 
 
 def answer_in_pieces(api: Api, version: int, correlation_id: int, body: object) -> Pieces[Written]:

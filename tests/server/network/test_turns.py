@@ -116,3 +116,91 @@ def test_a_turn_is_as_long_as_the_others_took_within_bounds() -> None:
         assert await turn_after(60.0) == pytest.approx(MAX_TURN_SECONDS, rel=0.05)
 
     asyncio.run(scenario())
+
+
+def test_what_is_begun_at_once_is_done_without_a_pass_of_the_loop() -> None:
+    """One in each pass; the others wait for the next."""
+
+    async def scenario() -> None:
+        work = Work(asyncio.get_running_loop())
+        begun: list[int] = []
+
+        async def compute(number: int) -> int:
+            begun.append(number)
+            return number
+
+        first, second = (work.start_now(compute(number)) for number in range(2))
+        assert first.done()
+        assert begun == [0]
+        assert (await first, await second) == (0, 1)
+        await asyncio.sleep(0)
+        assert work.start_now(compute(2)).done()
+        assert work.is_quiet
+        await work.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("error", [None, KeyError("lost")], ids=["result", "error"])
+def test_what_is_begun_at_once_goes_on_as_a_task(error: Exception | None) -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        work = Work(loop)
+        awaited: asyncio.Future[int] = loop.create_future()
+
+        async def compute() -> int:
+            found = await awaited
+            await asyncio.sleep(0)
+            return found + await asyncio.wait_for(asyncio.sleep(0, 1), 10)
+
+        begun = work.start_now(compute())
+        assert not begun.done()
+        assert not work.is_quiet
+        if error is None:
+            awaited.set_result(41)
+            assert await begun == 42
+        else:
+            awaited.set_exception(error)
+            with pytest.raises(KeyError, match="lost"):
+                await begun
+        await work.stop()
+
+    asyncio.run(scenario())
+
+
+def test_what_is_begun_at_once_can_be_cancelled() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        work, cleaned_up = Work(loop), list[str]()
+
+        async def compute() -> None:
+            try:
+                await loop.create_future()
+            finally:
+                cleaned_up.append("yes")
+
+        begun = work.start_now(compute())
+        begun.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await begun
+        await asyncio.sleep(0)
+        last = work.start_now(compute())
+        await work.stop()
+        assert last.cancelled()
+        assert cleaned_up == ["yes", "yes"]
+
+    asyncio.run(scenario())
+
+
+def test_an_error_before_the_first_wait_is_raised() -> None:
+    async def scenario() -> None:
+        work = Work(asyncio.get_running_loop())
+
+        async def compute() -> None:
+            raise KeyError("at once")
+
+        with pytest.raises(KeyError, match="at once"):
+            await work.start_now(compute())
+        await work.stop()
+
+    asyncio.run(scenario())
