@@ -12,6 +12,7 @@ from ..schema import (
     array,
     boolean,
     data,
+    error_text,
     int16,
     int32,
     message,
@@ -33,7 +34,10 @@ class DescribeGroupsRequest:
 class DescribedGroupMember:
     member_id: str = string(doc="Member.")
     group_instance_id: str | None = nullable_string(
-        since=4, default=None, doc="`group.instance.id` of a static member; null for a dynamic one."
+        since=4,
+        native_since=0,
+        default=None,
+        doc="`group.instance.id` of a static member; null for a dynamic one.",
     )
     client_id: str = string(doc="What its client calls itself.")
     client_host: str = string(doc="Where its client is.")
@@ -60,6 +64,7 @@ class DescribedGroup:
         default=NOT_ASKED,
         doc="One bit for each operation of Kafka's access rules; -2^31: not asked for.",
     )
+    error_message: str | None = error_text(native=True, default=None)
 
 
 @message
@@ -73,7 +78,7 @@ DESCRIBE_GROUPS: Final = Api(
     name="describe-groups",
     min_version=0,
     max_version=4,
-    native_max_version=-1,
+    native_max_version=0,
     request=DescribeGroupsRequest,
     response=DescribeGroupsResponse,
     doc="State and members of groups.",
