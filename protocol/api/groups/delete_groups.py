@@ -37,4 +37,5 @@ DELETE_GROUPS: Final = Api(
     doc="Forget groups without members, with their positions.",
     rights=(each(Operation.DELETE, ResourceType.GROUP),),
     served_by=ServedBy.COORDINATOR,
+    repeatable=False,
 )
