@@ -24,8 +24,8 @@ START_MS = 1_500_000_000_000
 
 
 @asynccontextmanager
-async def member(address: str, group: str, topic: str) -> AsyncIterator[None]:
-    """A member of librdkafka's, once it has its partitions."""
+async def member(address: str, group: str, topic: str) -> AsyncIterator[int]:
+    """A member of librdkafka's, once it has its partitions and a message; the message's offset."""
     consumer = KafkaConsumer(
         {
             "bootstrap.servers": address.removeprefix("kafka://"),
@@ -36,9 +36,12 @@ async def member(address: str, group: str, topic: str) -> AsyncIterator[None]:
     )
     consumer.subscribe([topic])
     try:
-        while not consumer.assignment():
-            await asyncio.to_thread(consumer.poll, 0.1)
-        yield
+        message = None
+        while message is None or message.error() is not None:
+            message = await asyncio.to_thread(consumer.poll, 0.1)
+        offset = message.offset()
+        assert offset is not None
+        yield offset
     finally:
         await asyncio.to_thread(consumer.close)
 
@@ -61,7 +64,8 @@ async def test_a_group_from_its_creation_to_its_end(address: str, new_topic: New
         assert first.lag is not None
         assert (first.lag.messages, second.offset, second.end_offset) == (7, 0, 0)
 
-        async with member(address, group, topic):
+        async with member(address, group, topic) as offset:
+            assert offset == 3
             found = await admin.describe_group(group)
             (one,) = found.members
             assert (found.state, found.protocol_type) == ("Stable", "consumer")
