@@ -256,11 +256,11 @@ async def test_positions_move_to_what_a_plain_list_says(
         }
         how: dict[str, object] = {**numbered.get(kind, {"to": kind})}
         wanted: list[int | None] = [1, 2, 3] if kind in ("by", "offset") else [None, 1, 2, 3]
-        partition = random.choice(wanted)
-        if kind == "by" and partition not in held:
+        chosen = random.choice(wanted)
+        if kind == "by" and chosen not in held:
             continue
-        moves = await admin.seek_group("g", topic="clicks", partition=partition, **how)  # type: ignore[arg-type]
-        touched = range(4) if partition is None else [partition]
+        moves = await admin.seek_group("g", topic="clicks", partition=chosen, **how)  # type: ignore[arg-type]
+        touched = range(4) if chosen is None else [chosen]
         assert moves == [
             PositionMove("clicks", one, held.get(one), expected(kind, number, one, held.get(one)))
             for one in touched
