@@ -381,6 +381,7 @@ async def move(cluster: ClusterConnections, name: str, moves: Sequence[PositionM
         topics=[
             OffsetCommitTopic(name=topic, partitions=places) for topic, places in topics.items()
         ],
+        keeps_retention=True,
     )
     failures: list[tuple[PositionMove, CodedError]] = []
     try:

@@ -86,7 +86,8 @@ def commit(
     services.groups.check_commit(
         request.group_id, request.member_id, request.generation_id, request.group_instance_id
     )
-    return in_turns(services.work, _committing(services, request, _retention_ms(request, call)))
+    retention_ms = _retention_ms(services, request, call)
+    return in_turns(services.work, _committing(services, request, retention_ms))
 
 
 def _committing(
@@ -131,12 +132,20 @@ def _committing(
     return PendingAnswer(ready, lambda: in_turns(services.work, committed()))
 
 
-def _retention_ms(request: OffsetCommitRequest, call: Call) -> int:
+def _retention_ms(services: Services, request: OffsetCommitRequest, call: Call) -> int:
     """Return how long a position is kept without use. Positions of the native protocol are kept:
-    their named reader comes back; groups of Kafka clients may be gone for good."""
+    their named reader comes back; groups of Kafka clients may be gone for good. A tool that moves
+    the positions of a group does not change that."""
     if not call.kafka:
-        return KEPT
+        of_group = request.keeps_retention and _is_group(services, request.group_id)
+        return BROKERS if of_group else KEPT
     return BROKERS if request.retention_time_ms < 0 else max(request.retention_time_ms, 1)
+
+
+def _is_group(services: Services, name: str) -> bool:
+    """Whether a name is that of a group of Kafka's clients."""
+    store = services.directory.committed
+    return name in services.groups.coordinator.groups or store.is_of_group(name)
 
 
 def _position(

@@ -346,6 +346,22 @@ async def test_a_group_with_members_is_refused_by_their_names(
     assert [each.offset for each in (await admin.describe_group("team")).positions] == [5]
 
 
+async def test_a_seek_leaves_a_group_a_group_and_a_name_a_name(
+    horolog_broker: BrokerThread, admin: Admin
+) -> None:
+    """The positions of a group expire, named ones do not."""
+    await admin.create_topic("clicks", partitions=2)
+    await admin.commit_position("named", "clicks", 0, 0)
+    async with kafka_client(horolog_broker.kafka_address) as client:
+        await client.call(commit("group", "clicks", 0))
+    for name in ("named", "group", "new"):
+        await admin.seek_group(name, "latest", topic="clicks")
+    kinds = {each.name: each.state for each in await admin.list_groups()}
+    assert kinds == {"named": None, "group": "Empty", "new": None}
+    horolog_broker.clock.step(8 * DAY_MS / 1000)
+    assert [each.name for each in await admin.list_groups()] == ["named", "new"]
+
+
 def test_groups_and_positions_are_deleted(horolog_broker: BrokerThread) -> None:
     """With the blocking client."""
     with blocking.Admin(horolog_broker.address) as admin:
