@@ -333,3 +333,8 @@ class Admin(_Blocking):
     position = _waits(_Admin.position)
     position_names = _waits(_Admin.position_names)
     lag = _waits(_Admin.lag)
+    list_groups = _waits(_Admin.list_groups)
+    describe_group = _waits(_Admin.describe_group)
+    seek_group = _waits(_Admin.seek_group)
+    move_group = _waits(_Admin.move_group)
+    delete_group = _waits(_Admin.delete_group)

@@ -161,6 +161,12 @@ ENTRIES: Final = (
     CommandEntry("histogram", ".histogram", "histogram", "Count messages by time."),
     CommandEntry("offsets", ".offsets", "offsets", "Say which offset it was at a time."),
     CommandEntry("lag", ".lag", "lag", "Say how far readers are behind."),
+    CommandEntry(
+        "group",
+        ".groups",
+        "groups",
+        "List, describe, move and delete consumer groups and named positions.",
+    ),
     CommandEntry("dump", ".stored", "dump", "Print what is in a stored file."),
     CommandEntry("verify", ".stored", "verify", "Check stored files."),
     CommandEntry("repair", ".stored", "repair", "Repair damaged stored files."),

@@ -197,6 +197,12 @@ def complete_position_name(context: typer.Context, incomplete: str) -> list[str]
     return _that_begin_with(incomplete, Admin.position_names, context)
 
 
+def complete_group(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of groups and stored positions that begin with `incomplete`; none if the
+    broker does not answer."""
+    return _that_begin_with(incomplete, _groups, context)
+
+
 def _that_begin_with(
     incomplete: str,
     ask: Callable[[Admin], Awaitable[Iterable[str]]],
@@ -220,6 +226,10 @@ async def _asked(
 ) -> Iterable[str]:
     async with Admin(server, request_timeout_ms=_TIMEOUT_MS) as admin:
         return await ask(admin)
+
+
+async def _groups(admin: Admin) -> Iterable[str]:
+    return [group.name for group in await admin.list_groups()]
 
 
 async def _topics(admin: Admin) -> Iterable[str]:

@@ -260,3 +260,88 @@ class PositionLag:
     """
     members: int = 0
     """Number of members of the group."""
+    end_offset: int | None = None
+    """Offset after the last message that consumers can read; None where the broker cannot tell."""
+    moved_at_ms: int | None = None
+    """Time of the last commit that changed the offset; None over Kafka's protocol, which does not
+    answer it."""
+
+
+@frozen_class
+class GroupSummary:
+    """A consumer group, or a name with positions, in the list of all."""
+
+    name: str
+    state: str | None
+    """State of the group, such as `Stable`; None for a name that only stores positions."""
+    protocol_type: str
+    """Type of the members, `consumer` for consumers; empty if the group has had none."""
+    members: int
+    positions: int | None = None
+    """Number of positions; None over Kafka's protocol."""
+    moved_at_ms: int | None = None
+    """When one of the positions last moved; None without positions, and over Kafka's protocol."""
+    used_at_ms: int | None = None
+    """Time of the last commit, or when the group last had members; None as `moved_at_ms`."""
+
+
+@frozen_class
+class MemberDescription:
+    """A member of a consumer group."""
+
+    member_id: str
+    client_id: str
+    host: str
+    instance_id: str | None
+    """`group.instance.id` of a static member; None for a dynamic one."""
+    partitions: tuple[tuple[str, int], ...]
+    """Topic and partition of each partition that the member has; empty if the group's members are
+    not consumers."""
+
+
+@frozen_class
+class GroupPosition:
+    """A partition in which a group has a position, or which one of its members has."""
+
+    topic: str
+    partition: int
+    offset: int | None = None
+    """Offset of the next message to read; None if nothing is committed."""
+    end_offset: int | None = None
+    """Offset after the last message that consumers can read; None where the broker cannot tell."""
+    lag: Lag | None = None
+    """None without a position, and where the broker cannot tell."""
+    moved_at_ms: int | None = None
+    """Time of the last commit that changed the offset; None without a position, and over Kafka's
+    protocol."""
+    member: MemberDescription | None = None
+    """Member that has the partition."""
+    error: HorologError | None = None
+    """Why the broker cannot tell."""
+
+
+@frozen_class
+class GroupDescription:
+    """A consumer group with its members and positions, or the positions of one name."""
+
+    name: str
+    state: str | None
+    """State of the group; None for a name that only stores positions."""
+    protocol_type: str
+    protocol: str
+    """Protocol by which the members assign partitions; empty unless the group is `Stable`."""
+    members: tuple[MemberDescription, ...]
+    positions: tuple[GroupPosition, ...]
+    """By topic and partition."""
+
+
+@frozen_class
+class PositionMove:
+    """A change of one position."""
+
+    topic: str
+    partition: int
+    old: int | None
+    """None for a position that is created."""
+    new: int | None
+    """None for a position that is deleted."""

@@ -192,7 +192,7 @@ class Broker:
             unauthenticated=self.unauthenticated(),
             certificate_days=self.certificate_days(),
             parked=self.parked(),
-            lags=services.lags.followed,
+            positions=services.lags.followed,
             lags_left_out=services.lags.left_out,
             groups=services.groups.figures(),
             positions_bytes=self.positions_bytes(),

@@ -76,14 +76,15 @@ def make_services(inputs: ServiceInputs, cleanups: AsyncExitStack) -> tuple[Serv
     maintenance = _maintenance(inputs, logs, commits, work)
     scrubber = _scrubber(inputs, logs, work, maintenance)
     metadata = _metadata_store(inputs, logs, commits, work)
+    groups = _groups(inputs, loop, metadata, work, maintenance)
     services = Services(
         settings=settings,
         directory=directory,
         logs=logs,
         metadata=metadata,
         creations=Creations(directory, settings, metadata, security.audit),
-        lags=Lags(logs, directory.committed, work, clock),
-        groups=_groups(inputs, loop, metadata, work, maintenance),
+        lags=Lags(logs, directory.committed, work, clock, groups.assignments),
+        groups=groups,
         clock=clock,
         trusted_time=inputs.trusted_time,
         figures=figures,

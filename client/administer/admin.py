@@ -91,15 +91,29 @@ from ..results import (
     ClusterDescription,
     CommittedPosition,
     FindResult,
+    GroupDescription,
+    GroupSummary,
     LogDir,
     OffsetAt,
     PartitionSize,
+    PositionMove,
     TimeCounts,
     TopicDescription,
     TopicSetting,
     TopicSummary,
 )
 from .counting import count_by_time, intervals_of
+from .groups import (
+    SeekTo,
+    delete_positions,
+    delete_whole,
+    describe_group,
+    list_groups,
+    move,
+    plan_deletion,
+    plan_seek,
+    seek_target,
+)
 from .lagging import PositionLag, lags_of, position_names
 from .positions import Position, commit, committed
 from .searching import By, find_offset, offsets_at
@@ -454,9 +468,96 @@ class Admin(Client):
         is none."""
         return await lags_of(self._cluster, name, now_ms=SystemClock().now_ms())
 
+    async def list_groups(self, *, idle_for: timedelta | None = None) -> list[GroupSummary]:
+        """Return all consumer groups, and all names with positions, sorted by name.
+
+        With `idle_for` only those without members that were not used for that long: no commit, and
+        no member. Raises UnsupportedVersion with `idle_for` over Kafka's protocol, which does not
+        say when a group was used.
+        """
+        if idle_for is not None and idle_for < timedelta(0):
+            raise ValueError(f"idle_for is a length of time from 0 on, not {idle_for!r}")
+        return await list_groups(self._cluster, idle_for)
+
+    async def describe_group(self, name: str) -> GroupDescription:
+        """Return a consumer group, or the positions under a name: members, and for each partition
+        the position, its lag, when it last moved, and who has it. Raises GroupIdNotFound."""
+        return await describe_group(self._cluster, name)
+
+    async def seek_group(
+        self,
+        name: str,
+        to: SeekTo | None = None,
+        *,
+        timestamp_ms: int | None = None,
+        offset: int | None = None,
+        by: int | None = None,
+        topic: str | None = None,
+        partition: int | None = None,
+        dry_run: bool = False,
+    ) -> list[PositionMove]:
+        """Move the positions of a consumer group or of a name, all or those in `topic` (or in one
+        partition of it). A group that does not exist gets positions in the partitions of `topic`.
+
+        Give one of: `to`, which is `"earliest"`, `"latest"`, a datetime, or a timedelta before now;
+        `timestamp_ms`; `offset`; `by`, a number of messages forward, or back if it is negative. A
+        time means the first message, in offset order, with that time or a later one, or the end.
+        `by` stops at the first and the last offset of the partition.
+
+        Returns the moves, which are durable on return. With `dry_run` nothing moves; `move_group`
+        carries out such moves later. Raises NonEmptyGroup while the group has members,
+        GroupIdNotFound, UnknownTopicOrPartition, and OffsetOutOfRange for an `offset` that a
+        partition does not have.
+        """
+        target = seek_target(
+            to, timestamp_ms=timestamp_ms, offset=offset, by=by, check_units=self._check_units
+        )
+        _check_part(topic, partition)
+        moves = await plan_seek(self._cluster, name, target, topic, partition)
+        if not dry_run:
+            await move(self._cluster, name, moves)
+        return moves
+
+    async def move_group(self, name: str, moves: Sequence[PositionMove]) -> None:
+        """Move positions as a `seek_group` with `dry_run` returned it: each to its `new` offset.
+        Raises NonEmptyGroup while the group has members."""
+        await move(self._cluster, name, moves)
+
+    async def delete_group(
+        self,
+        name: str,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        dry_run: bool = False,
+    ) -> list[PositionMove]:
+        """Delete a consumer group, or the positions under a name; with `topic` only the positions
+        in that topic, or in one partition of it.
+
+        Returns the deleted positions; with `dry_run` those that would be. Raises NonEmptyGroup for
+        a whole group with members, GroupSubscribedToTopic for a topic to which a member subscribes,
+        and GroupIdNotFound.
+        """
+        _check_part(topic, partition)
+        gone = await plan_deletion(self._cluster, name, topic, partition)
+        if dry_run:
+            return gone
+        if topic is None:
+            await delete_whole(self._cluster, name)
+        else:
+            await delete_positions(self._cluster, name, gone)
+        return gone
+
     async def _settle(self, topic: str, partitions: int) -> None:
         if isinstance(self._cluster, KafkaCluster):
             await settle(self._cluster, topic, partitions=partitions)
+
+
+def _check_part(topic: str | None, partition: int | None) -> None:
+    if topic is not None:
+        check_place(topic, partition)
+    elif partition is not None:
+        raise TypeError("partition is of a topic: give topic too")
 
 
 def _name(topic: MetadataTopicResult) -> str:

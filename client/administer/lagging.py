@@ -120,13 +120,25 @@ def _lag(
 ) -> PositionLag:
     partition, offset = result.partition, result.committed_offset
     group = response.group_state or None
+    moved_at_ms = None if result.moved_ms < 0 else result.moved_ms
     if result.error_code != NO_ERROR:
         error = error_from_code(result.error_code, result.error_message)
-        return PositionLag(topic, partition, offset, None, error, group, response.group_members)
+        return PositionLag(
+            topic, partition, offset, None, error, group, response.group_members, None, moved_at_ms
+        )
     lag = Lag(
         result.lag, _seconds(result.lag_ms), result.lag_estimated, _seconds(result.catch_up_ms)
     )
-    return PositionLag(topic, partition, offset, lag, None, group, response.group_members)
+    return PositionLag(
+        topic,
+        partition,
+        offset,
+        lag,
+        group=group,
+        members=response.group_members,
+        end_offset=None if result.end_offset < 0 else result.end_offset,
+        moved_at_ms=moved_at_ms,
+    )
 
 
 def _seconds(ms: int) -> float | None:
@@ -194,10 +206,10 @@ async def _kafka_lags(
     async def one(topic: str, partition: int, offset: int) -> PositionLag:
         async with turns:
             try:
-                lag = await _kafka_lag(cluster, topic, partition, offset, now_ms)
+                lag, end = await _kafka_lag(cluster, topic, partition, offset, now_ms)
             except CodedError as error:
                 return PositionLag(topic, partition, offset, None, error, group, members)
-        return PositionLag(topic, partition, offset, lag, None, group, members)
+        return PositionLag(topic, partition, offset, lag, None, group, members, end)
 
     asked = [one(topic, partition, offset) for (topic, partition), offset in offsets.items()]
     return list(await asyncio.gather(*asked))
@@ -205,17 +217,18 @@ async def _kafka_lags(
 
 async def _kafka_lag(
     cluster: KafkaCluster, topic: str, partition: int, offset: int, now_ms: int
-) -> Lag:
+) -> tuple[Lag, int]:
     start, end = await offsets_at(cluster, topic, partition, [EARLIEST, LATEST])
     position, end_offset = max(offset, start.offset or 0), end.offset or 0
     if position >= end_offset:
-        return Lag(0, 0.0)
+        return Lag(0, 0.0), end_offset
     first = await _first_from(cluster, topic, partition, position, end_offset)
     if first is None:  # only control batches follow
-        return Lag(0, 0.0)
+        return Lag(0, 0.0), end_offset
     first_ms = first.timestamp_ms
     estimated = first_ms is not None and first.timestamp_type is not TimestampType.LOG_APPEND_TIME
-    return Lag(end_offset - position, lag_seconds(now_ms, first_ms), estimated)
+    lag = Lag(end_offset - position, lag_seconds(now_ms, first_ms), estimated)
+    return lag, end_offset
 
 
 async def _first_from(

@@ -146,6 +146,11 @@ class GroupService:
         self._due_at = inf
         self._arrange()
 
+    def assignments(self, name: str) -> list[bytes]:
+        """Return the assignments of a group's members."""
+        group = self.coordinator.groups.get(name)
+        return [] if group is None else [each.assignment for each in group.members.values()]
+
     def figures(self) -> GroupFigures:
         """Return the current figures of the groups for metrics."""
         groups = self.coordinator.groups.values()

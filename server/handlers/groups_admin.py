@@ -2,22 +2,23 @@
 
 A group is a name that has had members since the broker started, or that has positions.
 
-describe-groups (key 15): versions 0 to 4
+describe-groups (key 15): versions 0 to 4, native 0
      1  throttle_time_ms in the response (KIP-13)
      2  the response comes before the client is throttled (KIP-219)
      3  authorized_operations (KIP-430)
      4  group_instance_id (KIP-345)
-list-groups (key 16): versions 0 to 5
+list-groups (key 16): versions 0 to 5, native 0
      1  throttle_time_ms in the response (KIP-13)
      2  the response comes before the client is throttled (KIP-219)
      3  compact encoding (KIP-482)
      4  states_filter (KIP-518)
      5  types_filter (KIP-848)
-delete-groups (key 42): versions 0 to 1 (KIP-229)
+delete-groups (key 42): versions 0 to 1, native 0 (KIP-229)
      1  the response comes before the client is throttled (KIP-219)
 """
 
 from functools import partial
+from typing import Final
 
 from ...protocol.api.groups.delete_groups import (
     DELETE_GROUPS,
@@ -43,12 +44,15 @@ from ...protocol.api.operations import GROUP_OPERATIONS
 from ...protocol.api.security.acl_terms import ResourceType
 from ...protocol.errors import GroupIdNotFound
 from ...protocol.limits import MAX_LISTED
+from ...storage.directory.position_reading import NameSummary
 from ...storage.directory.position_rules import check_name
 from ..groups.group import Group
 from ..groups.states import State
 from ..requests import Call, PendingAnswer
 from .base import Services, allowed_bits
 from .registration import handles
+
+NO_POSITIONS: Final = NameSummary("", positions=0, of_group=False, moved_ms=-1, used_ms=-1)
 
 
 @handles(DESCRIBE_GROUPS)
@@ -102,8 +106,10 @@ def _described(group: Group) -> DescribedGroup:
 
 @handles(LIST_GROUPS)
 def list_all(services: Services, request: ListGroupsRequest, call: Call) -> PendingAnswer:
-    """List the groups that match the filters, groups with members first."""
-    task = services.work.start(_list(services, request))
+    """List the groups that match the filters: for Kafka's clients those with members first, else
+    by name, in pages."""
+    work = _list(services, request) if call.kafka else _page(services, request)
+    task = services.work.start(work)
     return PendingAnswer(task, task.result)
 
 
@@ -137,6 +143,58 @@ async def _list(services: Services, request: ListGroupsRequest) -> ListGroupsRes
     )
 
 
+async def _page(services: Services, request: ListGroupsRequest) -> ListGroupsResponse:
+    """Return the groups after a name that match the filters, at most `MAX_LISTED`, by name. There
+    is at least one, unless none is left: clients continue after the last one that they get."""
+    services.metadata.check_coordinates()
+    wanted = frozenset(map(str.lower, request.states_filter))
+    now_ms = services.trusted_time.now_ms()
+    after, more = request.after, True
+    listed: list[ListedGroup] = []
+    while more and not listed:
+        groups, more = await _groups_after(services, after)
+        after = groups[-1].group_id if groups else after
+        for each in groups:
+            idle = not each.members and 0 <= each.used_ms <= now_ms - request.idle_ms
+            if (request.idle_ms < 0 or idle) and (not wanted or each.group_state.lower() in wanted):
+                listed.append(each)
+    return ListGroupsResponse(groups=listed, more=more)
+
+
+async def _groups_after(services: Services, after: str) -> tuple[list[ListedGroup], bool]:
+    """Return some groups after a name, in order of name, and whether there are more."""
+    store = services.directory.committed
+    summaries, more = await services.work.in_storage_thread(
+        partial(store.summaries, after, MAX_LISTED)
+    )
+    found = {summary.name: summary for summary in summaries}
+    last = summaries[-1].name if more else None
+    groups = services.groups.coordinator.groups
+    for name in groups:
+        if name > after and (last is None or name < last):
+            found.setdefault(name, NO_POSITIONS._replace(name=name))
+    names = sorted(found)
+    turns = services.work.turns()
+    listed: list[ListedGroup] = []
+    for name in names[:MAX_LISTED]:
+        listed.append(_listed(found[name], groups.get(name)))
+        await turns.give_way()
+    return listed, more or len(names) > MAX_LISTED
+
+
+def _listed(summary: NameSummary, group: Group | None) -> ListedGroup:
+    return ListedGroup(
+        group_id=summary.name,
+        protocol_type="" if group is None else group.protocol_type,
+        group_state=State.EMPTY if group is None else group.state,
+        has_only_positions=group is None and not summary.of_group,
+        members=0 if group is None else len(group.members),
+        positions=summary.positions,
+        moved_ms=summary.moved_ms,
+        used_ms=summary.used_ms,
+    )
+
+
 @handles(DELETE_GROUPS)
 def delete(services: Services, request: DeleteGroupsRequest, call: Call) -> PendingAnswer:
     """Delete groups that have no members, with their positions."""
@@ -152,7 +210,8 @@ async def _delete(services: Services, request: DeleteGroupsRequest) -> DeleteGro
         try:
             await _delete_one(services, name)
         except Exception as error:
-            result.error_code, _ = services.outcomes.of(error, api="delete-groups")
+            outcome = services.outcomes.of(error, api="delete-groups")
+            result.error_code, result.error_message = outcome
         results.append(result)
         await turns.give_way()
     return DeleteGroupsResponse(results=results)

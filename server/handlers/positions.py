@@ -14,7 +14,7 @@ offset-fetch (key 9): versions 0 to 5, native 0
      3  throttle_time_ms in the response (KIP-13)
      4  the response comes before the client is throttled (KIP-219)
      5  committed_leader_epoch (KIP-320)
-offset-delete (key 47): versions 0 (KIP-496)
+offset-delete (key 47): versions 0, native 0 (KIP-496)
 
 Left out: several groups in one offset-fetch (KIP-709), commits of transactions (KIP-447).
 """
@@ -55,6 +55,7 @@ from ...protocol.errors import (
     NonEmptyGroup,
     OffsetMetadataTooLarge,
 )
+from ...protocol.lag import Lag
 from ...protocol.limits import MAX_LISTED
 from ...protocol.window_topics import base_of, find_window
 from ...storage.directory.position_records import BROKERS, KEPT, NO_EPOCH, StoredPosition
@@ -63,11 +64,12 @@ from ...times import INT64_MAX
 from ..groups.group import CONSUMER, Group, NoSubscription, topics_of
 from ..groups.states import State
 from ..requests import Call, PendingAnswer, in_turns
+from ..window_topics import log_window
 from ..work import Turns
 from .base import Services
 from .registration import handles
 from .repeats import answering_once
-from .window_reads import window_lag
+from .window_reads import latest_offset, window_lag
 
 FIRST_VERSION_WITH_ALL = 2
 """First version of offset-fetch in which null topics ask for all positions."""
@@ -84,7 +86,8 @@ def commit(
     services.groups.check_commit(
         request.group_id, request.member_id, request.generation_id, request.group_instance_id
     )
-    return in_turns(services.work, _committing(services, request, _retention_ms(request, call)))
+    retention_ms = _retention_ms(services, request, call)
+    return in_turns(services.work, _committing(services, request, retention_ms))
 
 
 def _committing(
@@ -98,7 +101,8 @@ def _committing(
         for partition in topic.partitions:
             result = OffsetCommitPartitionResult(partition=partition.partition)
             try:
-                positions.append(_position(services, topic.name, partition, retention_ms))
+                position = _position(services, topic.name, partition, retention_ms)
+                positions.append(_with_last_move(services, request.group_id, position))
                 written.append(result)
             except Exception as error:
                 outcome = services.outcomes.of(error, api="offset-commit")
@@ -128,12 +132,20 @@ def _committing(
     return PendingAnswer(ready, lambda: in_turns(services.work, committed()))
 
 
-def _retention_ms(request: OffsetCommitRequest, call: Call) -> int:
+def _retention_ms(services: Services, request: OffsetCommitRequest, call: Call) -> int:
     """Return how long a position is kept without use. Positions of the native protocol are kept:
-    their named reader comes back; groups of Kafka clients may be gone for good."""
+    their named reader comes back; groups of Kafka clients may be gone for good. A tool that moves
+    the positions of a group does not change that."""
     if not call.kafka:
-        return KEPT
+        of_group = request.keeps_retention and _is_group(services, request.group_id)
+        return BROKERS if of_group else KEPT
     return BROKERS if request.retention_time_ms < 0 else max(request.retention_time_ms, 1)
+
+
+def _is_group(services: Services, name: str) -> bool:
+    """Whether a name is that of a group of Kafka's clients."""
+    store = services.directory.committed
+    return name in services.groups.coordinator.groups or store.is_of_group(name)
 
 
 def _position(
@@ -161,6 +173,15 @@ def _position(
         retention_ms=retention_ms,
         leader_epoch=max(partition.committed_leader_epoch, NO_EPOCH),
     )
+
+
+def _with_last_move(services: Services, name: str, position: StoredPosition) -> StoredPosition:
+    """Return the position with the time of its last move, if this commit repeats the offset. Many
+    clients commit every few seconds, whether they read anything or not."""
+    before = services.directory.committed.get(name, position.topic, position.partition)
+    if before is None or before.offset != position.offset:
+        return position
+    return position._replace(moved_ms=before.moved_at_ms)
 
 
 @handles(OFFSET_FETCH)
@@ -276,24 +297,33 @@ async def _add_lags(
             if result.committed_offset < 0:
                 continue
             try:
-                window = find_window(services.directory.topics(), topic.name)
-                if window is None:
-                    lag = await services.lags.of(
-                        topic.name, result.partition, result.committed_offset, name
-                    )
-                else:
-                    lag = await window_lag(
-                        services, window, result.partition, result.committed_offset
-                    )
+                lag, end = await _lag(
+                    services, name, topic.name, result.partition, result.committed_offset
+                )
             except Exception as error:
                 outcome = services.outcomes.of(error, api="offset-fetch")
                 result.error_code, result.error_message = outcome
             else:
+                result.end_offset = end
                 result.lag = lag.messages
                 result.lag_ms = _ms(lag.seconds)
                 result.lag_estimated = lag.estimated
                 result.catch_up_ms = _ms(lag.catch_up_seconds)
             await turns.give_way()
+
+
+async def _lag(
+    services: Services, name: str, topic: str, partition: int, offset: int
+) -> tuple[Lag, int]:
+    """Return the lag of a position, and the offset after the last message that consumers can
+    read."""
+    window = find_window(services.directory.topics(), topic)
+    if window is None:
+        lag = await services.lags.of(topic, partition, offset, name)
+        return lag, services.logs.find(topic, partition).high_watermark
+    lag = await window_lag(services, window, partition, offset)
+    log = services.logs.find(window.base, partition)
+    return lag, await latest_offset(services, log, log_window(window))
 
 
 def _add_group(services: Services, name: str, response: OffsetFetchResponse) -> None:
@@ -319,6 +349,7 @@ def _result(partition: int, position: StoredPosition | None) -> OffsetFetchParti
         metadata=position.metadata,
         timestamp_ms=position.timestamp_ms,
         commit_time_ms=position.commit_time_ms,
+        moved_ms=position.moved_at_ms,
     )
 
 
@@ -358,7 +389,8 @@ async def _delete(services: Services, request: OffsetDeleteRequest) -> OffsetDel
                     )
                 gone.append((topic_name, partition))
             except Exception as error:
-                result.error_code, _ = services.outcomes.of(error, api="offset-delete")
+                outcome = services.outcomes.of(error, api="offset-delete")
+                result.error_code, result.error_message = outcome
             await turns.give_way()
     if gone:
         await services.metadata.forget_some(name, gone)

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import Final
 
-from ...protocol.lag import Lag
 from ...protocol.records.latency import LATENCY_BUCKETS_MS
 from ...storage.log.log import Log
 from ..groups.service import GroupFigures
 from .exposition import Family, Labels, Sample, text_lines
 from .figures import FSYNC_BUCKETS_SECONDS, Figures, TopicFigures
+from .lags import FollowedPosition
 from .replica_families import ReplicaFigures, replica_families
 
 FETCHED_BYTES: Final = "horolog_fetched_bytes"
@@ -138,6 +138,17 @@ TOPIC_COUNTERS_BY: tuple[
 )
 """Name without `_total`, help text, a second label, values by that label."""
 
+_POSITION_TEXTS: Final = {
+    "horolog_consumer_lag": "Messages from a named position to the end of its partition.",
+    "horolog_consumer_lag_seconds": "How long ago the first message behind a named position was "
+    "appended, or created where its append time is not known; 0 at the end, absent when no time is "
+    "known.",
+    "horolog_consumer_position_moved_seconds": "How long ago a named position last moved.",
+    "horolog_consumer_position_assigned": "1 while a member of the consumer group of that name has "
+    "the partition, else 0.",
+}
+"""Help texts of the metrics of positions."""
+
 LATENCY_BUCKETS_SECONDS = tuple(bound / 1000 for bound in LATENCY_BUCKETS_MS)
 
 
@@ -158,8 +169,8 @@ class Gauges:
     """Days until the certificate expires; None without TLS."""
     parked: Mapping[str, int] = field(default_factory=dict)
     """Waiting requests by API."""
-    lags: Mapping[tuple[str, str, int], Lag] = field(default_factory=dict)
-    """Lag by name, topic and partition of the followed positions."""
+    positions: Mapping[tuple[str, str, int], FollowedPosition] = field(default_factory=dict)
+    """The followed positions by name, topic and partition."""
     lags_left_out: int = 0
     groups: GroupFigures = field(default_factory=GroupFigures)
     positions_bytes: int = 0
@@ -189,7 +200,7 @@ def families(figures: Figures, gauges: Gauges) -> Iterator[Family]:
     yield from _topics(figures)
     yield from _latency(figures)
     yield from _logs(gauges)
-    yield from _lags(gauges)
+    yield from _positions(gauges)
     yield from _groups(gauges.groups)
     yield from _remembered(gauges)
     yield from _background(figures, gauges)
@@ -389,31 +400,33 @@ def _values(values: Mapping[str, int]) -> Iterator[Sample]:
         yield Sample(_of(topic), number)
 
 
-def _lags(gauges: Gauges) -> Iterator[Family]:
-    labels = ("name", "topic", "partition")
-    lags = [
-        ((("name", name), ("topic", topic), ("partition", str(partition))), lag)
-        for (name, topic, partition), lag in gauges.lags.items()
+def _positions(gauges: Gauges) -> Iterator[Family]:
+    followed = [
+        ((("name", name), ("topic", topic), ("partition", str(partition))), position)
+        for (name, topic, partition), position in gauges.positions.items()
     ]
-    yield Family(
-        "horolog_consumer_lag",
-        "gauge",
-        "Messages from a named position to the end of its partition.",
-        labels,
-        [Sample(values, lag.messages) for values, lag in lags],
-    )
-    yield Family(
-        "horolog_consumer_lag_seconds",
-        "gauge",
-        "How long ago the first message behind a named position was appended, or created where "
-        "its append time is not known; 0 at the end, absent when no time is known.",
-        labels,
-        [Sample(values, lag.seconds) for values, lag in lags if lag.seconds is not None],
-    )
+    values: Mapping[str, Callable[[FollowedPosition], float | None]] = {
+        "horolog_consumer_lag": lambda position: position.lag.messages,
+        "horolog_consumer_lag_seconds": lambda position: position.lag.seconds,
+        "horolog_consumer_position_moved_seconds": lambda position: position.moved_seconds,
+        "horolog_consumer_position_assigned": lambda position: int(position.assigned),
+    }
+    for name, value in values.items():
+        yield Family(
+            name,
+            "gauge",
+            _POSITION_TEXTS[name],
+            ("name", "topic", "partition"),
+            [
+                Sample(labels, number)
+                for labels, position in followed
+                if (number := value(position)) is not None
+            ],
+        )
     yield _gauge(
         "horolog_consumer_lag_left_out",
-        "Named positions without these two: more than can be followed, or, where the broker does "
-        "not lead, committed since it first looked.",
+        "Named positions without these metrics: more than can be followed, or, where the broker "
+        "does not lead, committed since it first looked.",
         gauges.lags_left_out,
     )
 

@@ -1,4 +1,4 @@
-"""Lag of committed positions.
+"""Lag of committed positions, and when they last moved.
 
 The time of the first unread message is looked up in turn with client requests, and cached until the
 position moves. The reading pace is recorded when positions are committed, so that appends pay
@@ -6,7 +6,7 @@ nothing for it.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -14,6 +14,7 @@ from typing import Final
 from ...clock import Clock
 from ...protocol.errors import HorologError
 from ...protocol.lag import Lag, Pace, lag_seconds
+from ...protocol.member_assignment import NoAssignment, assigned_partitions
 from ...protocol.records.layout import NO_TIMESTAMP, TimestampType
 from ...protocol.records.messages.message import records
 from ...storage.directory.position_reading import PositionReading
@@ -22,11 +23,15 @@ from ...storage.log.log import Log
 from ...storage.read import reader
 from ...values import value_class
 from ..logs import Logs
-from ..work import Work
+from ..work import Turns, Work
 
 MAX_FOLLOWED: Final = 1000
 """Positions whose lag is a metric and whose pace is known: those committed last. Each takes about 2
-KiB of memory, and two lines of each scrape."""
+KiB of memory, and four lines of each scrape."""
+
+MAX_READ_ASSIGNMENT_BYTES: Final = 256 * 1024
+"""Largest assignment that is read; it has 65,000 partitions. A member with a larger one counts as
+having all partitions."""
 
 MAX_TIMES: Final = 4 * MAX_FOLLOWED
 """Number of cached message times: some 200 bytes each."""
@@ -44,19 +49,42 @@ class _FirstTime:
     estimated: bool
 
 
+@value_class
+class FollowedPosition:
+    """What metrics say of a position."""
+
+    lag: Lag
+    moved_seconds: float
+    """How long ago the position last moved."""
+    assigned: bool
+    """Whether a member of the group of its name has its partition."""
+
+
+Assignments = Callable[[str], Iterable[bytes]]
+"""Returns the assignments of the members of a group."""
+
+
 class Lags:
     """Computes the lag of any position, and follows those committed last."""
 
-    def __init__(self, logs: Logs, positions: PositionReading, work: Work, clock: Clock) -> None:
+    def __init__(
+        self,
+        logs: Logs,
+        positions: PositionReading,
+        work: Work,
+        clock: Clock,
+        assignments: Assignments,
+    ) -> None:
         self._logs = logs
+        self._assignments = assignments
         self._positions = positions
         self._work = work
         self._clock = clock
         self._paces: OrderedDict[Key, Pace] = OrderedDict()
         self._times: OrderedDict[tuple[str, int, int], _FirstTime] = OrderedDict()
         self._stored_are_followed = False
-        self.followed: dict[Key, Lag] = {}
-        """Lag of the followed positions at the last `refresh`."""
+        self.followed: dict[Key, FollowedPosition] = {}
+        """The followed positions at the last `refresh`."""
 
     @property
     def left_out(self) -> int:
@@ -94,19 +122,34 @@ class Lags:
         )
 
     async def refresh(self) -> None:
-        """Update the lag of all followed positions."""
+        """Update all followed positions."""
         await self._follow_stored()
-        found: dict[Key, Lag] = {}
+        found: dict[Key, FollowedPosition] = {}
         turns = self._work.turns()
+        assigned = await self._assigned(turns)
         for key in list(self._paces):
             position = self._positions.get(*key)
             if position is None:
                 self._paces.pop(key, None)
                 continue
             with suppress(HorologError, OSError):
-                found[key] = await self.of(*key[1:], position.offset, key[0])
+                lag = await self.of(*key[1:], position.offset, key[0])
+                moved_ms = self._clock.now_ms() - position.moved_at_ms
+                found[key] = FollowedPosition(lag, max(moved_ms, 0) / 1000, key in assigned)
             await turns.give_way()
         self.followed = found
+
+    async def _assigned(self, turns: Turns) -> set[Key]:
+        """Return the followed positions whose partition a member of the group has."""
+        by_name: dict[str, set[Key]] = {}
+        for key in self._paces:
+            by_name.setdefault(key[0], set()).add(key)
+        found: set[Key] = set()
+        for name, keys in by_name.items():
+            for assignment in list(self._assignments(name)):
+                found |= _keys_in(assignment, name, keys)
+                await turns.give_way()
+        return found
 
     async def _follow_stored(self) -> None:
         """Follow the positions that were committed last before the broker started. Done once."""
@@ -159,6 +202,19 @@ class Lags:
         if timed is None or timed[0] == NO_TIMESTAMP:
             return unknown
         return _FirstTime(log, timed[0], timed[1] is not TimestampType.LOG_APPEND_TIME)
+
+
+def _keys_in(assignment: bytes, name: str, keys: Collection[Key]) -> set[Key]:
+    """Return the `keys` whose partitions are in an assignment; all of them if it cannot be read."""
+    if len(assignment) > MAX_READ_ASSIGNMENT_BYTES:
+        return set(keys)
+    found: set[Key] = set()
+    try:
+        for topic, partitions in assigned_partitions(assignment):
+            found.update((name, topic, partition) for partition in partitions)
+    except NoAssignment:
+        return set(keys)
+    return found.intersection(keys)
 
 
 def _first_record_time(

@@ -198,8 +198,8 @@ async def consumers(services: Services, query: Query) -> dict[str, object]:
     access = query.access
     every = access.every_topic() and access.every_group()
     followed = {
-        key: lag
-        for key, lag in services.lags.followed.items()
+        key: position.lag
+        for key, position in services.lags.followed.items()
         if topic in ("", key[1]) and access.topic(key[1]) and access.group(key[0])
     }
     furthest = sorted(followed.items(), key=_behind, reverse=True)[:CONSUMERS_AT_ONCE]

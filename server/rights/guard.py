@@ -186,6 +186,8 @@ def list_groups(handler: Handler) -> Handler:
 
     def handle(services: Services, request: Any, call: Call) -> Any:
         checked = CheckedRequest(services, LIST_GROUPS, request, call)
+        if not call.kafka:
+            return _later(services, _visible_page(checked, handler, _cut_groups))
 
         def cut(response: ListGroupsResponse) -> Pieces[ListGroupsResponse]:
             response.groups = yield from _seen(checked, _SEEN_GROUP, response.groups, _id_of)
@@ -240,7 +242,7 @@ def _later(services: Services, work: Any) -> PendingAnswer:
     return PendingAnswer(task, task.result)
 
 
-Cut = Callable[[CheckedRequest, OffsetFetchResponse], Pieces["_Page"]]
+Cut = Callable[[CheckedRequest, Any], Pieces["_Page"]]
 
 
 @value_class
@@ -264,7 +266,13 @@ def _cut_topics(checked: CheckedRequest, response: OffsetFetchResponse) -> Piece
     return _Page(last, not response.topics)
 
 
-async def _visible_page(checked: CheckedRequest, handler: Handler, cut: Cut) -> OffsetFetchResponse:
+def _cut_groups(checked: CheckedRequest, response: ListGroupsResponse) -> Pieces[_Page]:
+    last = response.groups[-1].group_id if response.groups else ""
+    response.groups = yield from _seen(checked, _SEEN_GROUP, response.groups, _id_of)
+    return _Page(last, not response.groups)
+
+
+async def _visible_page(checked: CheckedRequest, handler: Handler, cut: Cut) -> Any:
     """Return the first page with visible items, because clients continue after the last item that
     they see."""
     request, work = checked.request, checked.services.work
@@ -275,10 +283,9 @@ async def _visible_page(checked: CheckedRequest, handler: Handler, cut: Cut) -> 
             assert isinstance(outcome.ready, asyncio.Future)
             await outcome.ready
             outcome = outcome.make()
-        response: OffsetFetchResponse = outcome
-        page = await work.finish(cut(checked, response), turns)
-        if not (page.is_empty and response.more and page.last):
-            return response
+        page = await work.finish(cut(checked, outcome), turns)
+        if not (page.is_empty and outcome.more and page.last):
+            return outcome
         request = replaced(request, after=page.last)
 
 

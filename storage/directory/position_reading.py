@@ -2,7 +2,7 @@
 
 import heapq
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...protocol.errors import InvalidCommitOffsetSize
 from ...times import later
@@ -11,6 +11,23 @@ from .position_table import PositionTable
 
 MAX_POSITIONS: Final = 1_000_000
 """Maximum for all names together, whatever `max.positions.bytes` allows."""
+
+
+_SUMMARISED_AT_ONCE: Final = 20_000
+"""Number of positions of which one call returns the summaries, unless a single name has more."""
+
+
+class NameSummary(NamedTuple):
+    """The positions under one name, taken together."""
+
+    name: str
+    positions: int
+    of_group: bool
+    """Whether a client of Kafka's protocol committed one of them."""
+    moved_ms: int
+    """When one of them last moved; -1 for none."""
+    used_ms: int
+    """Time of the last commit, or of a later use of the name; -1 for none."""
 
 
 class PositionReading:
@@ -75,7 +92,7 @@ class PositionReading:
         held = self._table.of(name)
         if not held or any(position.retention_ms == KEPT for position in held):
             return None
-        used_ms = max(max(position.commit_time_ms, position.used_ms) for position in held)
+        used_ms = max(position.used_at_ms for position in held)
         longest_ms = max(position.retention_ms or retention_ms for position in held)
         return later(used_ms, longest_ms)
 
@@ -87,7 +104,31 @@ class PositionReading:
     def last_used_ms(self, name: str) -> int:
         """Return the time of the last commit under `name`, or of a later use; -1 for none."""
         held = self._table.of(name)
-        return max((max(each.commit_time_ms, each.used_ms) for each in held), default=-1)
+        return max((each.used_at_ms for each in held), default=-1)
+
+    def summaries(self, after: str, limit: int) -> tuple[list[NameSummary], bool]:
+        """Return the summaries of at most `limit` names after `after`, in order of name, and
+        whether there are more. Fewer names, if they have many positions: the work is bounded."""
+        names = self.names(after, limit + 1)
+        found: list[NameSummary] = []
+        positions = 0
+        for name in names[:limit]:
+            found.append(summary := self.summary(name))
+            positions += summary.positions
+            if positions >= _SUMMARISED_AT_ONCE:
+                break
+        return found, len(found) < len(names)
+
+    def summary(self, name: str) -> NameSummary:
+        """Return what is known of the positions under `name`."""
+        held = self._table.of(name)
+        return NameSummary(
+            name,
+            positions=len(held),
+            of_group=any(each.retention_ms != KEPT for each in held),
+            moved_ms=max((each.moved_at_ms for each in held), default=-1),
+            used_ms=max((each.used_at_ms for each in held), default=-1),
+        )
 
     def check_room(
         self,

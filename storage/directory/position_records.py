@@ -13,6 +13,9 @@ KEPT: Final = -1
 
 NO_EPOCH: Final = -1
 
+NOT_KNOWN: Final = -1
+"""Time of a use or a move that is not kept apart from the commit time."""
+
 BROKERS: Final = 0
 """Retention of a position that uses the broker's setting."""
 
@@ -38,6 +41,18 @@ class StoredPosition(NamedTuple):
     """When its name was last used after this commit; -1 if it was not."""
     leader_epoch: int = NO_EPOCH
     """Leader epoch of the last message read (KIP-320); `NO_EPOCH` if not known."""
+    moved_ms: int = NOT_KNOWN
+    """When the offset last changed, if that was before this commit; else `NOT_KNOWN`."""
+
+    @property
+    def moved_at_ms(self) -> int:
+        """When the offset last changed."""
+        return self.commit_time_ms if self.moved_ms == NOT_KNOWN else self.moved_ms
+
+    @property
+    def used_at_ms(self) -> int:
+        """When the position was committed, or its name last used after that."""
+        return max(self.commit_time_ms, self.used_ms)
 
 
 def no_position(topic: str, partition: int) -> StoredPosition:

@@ -28,8 +28,9 @@ POSITION_BYTES: Final = 160
 WINDOW_BYTES: Final = 128
 """Additional memory for a position in a window topic, beside the topic's name."""
 
-_NUMBERS: Final = Struct(">qqqqqi")
-"""Offset, timestamp, commit time, retention, time of the last use, leader epoch."""
+_NUMBERS: Final = Struct(">qqqqqiq")
+"""Offset, timestamp, commit time, retention, time of the last use, leader epoch, time of the last
+move."""
 _NOTHING: Final[Mapping[Key, bytes]] = {}
 
 

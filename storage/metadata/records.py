@@ -8,6 +8,7 @@
     "settings"     name, id, {setting: text}                     all settings of a topic
     "deleted"      name, id                                      a topic and its positions are gone
     "positions"    group, [position, ...]                        positions were committed
+    "recommitted"  group, [position, ...]                        the same; some did not move
     "used"         group, time in ms                             the group still has members
     "forgotten"    group                                         all positions of a group are gone
     "some gone"    group, [[topic, topic id, partition], ...]    these positions of a group are gone
@@ -16,9 +17,10 @@ Records about users, access rules and quotas are in `access_records`.
 
 A position is `[topic, topic id, partition, offset, time of the last message read, leader epoch of
 that message, commit time, text, retention, time of the last use]`; times in ms. The leader epoch is
--1 if it is not known. A record is applied as a whole or not at all. Records "some gone" have
+-1 if it is not known. In a record "recommitted" the time at which the position last moved follows;
+-1 means the commit time. A record is applied as a whole or not at all. Records "some gone" have
 version 2, records about users, rules or quotas version 3, "more adopted" and "renewed" version 4,
-all others version 1.
+"recommitted" version 5, all others version 1.
 
 A later release may add kinds, and fields at the end of a position. Such records then have another
 version, and a broker that does not know the version stops there: it cannot know what it would leave
@@ -32,7 +34,7 @@ from typing import Any, Final, NamedTuple
 import msgpack
 
 from ...protocol.errors import HorologError
-from ..directory.position_records import NO_EPOCH, StoredPosition
+from ..directory.position_records import NO_EPOCH, NOT_KNOWN, StoredPosition
 from ..directory.position_rules import check_entry, check_name
 from ..directory.random_ids import is_id
 from ..directory.topics import TopicEntry
@@ -64,6 +66,7 @@ PARTITIONS: Final = "partitions"
 SETTINGS: Final = "settings"
 DELETED: Final = "deleted"
 POSITIONS: Final = "positions"
+RECOMMITTED: Final = "recommitted"
 USED: Final = "used"
 FORGOTTEN: Final = "forgotten"
 SOME_GONE: Final = "some gone"
@@ -75,6 +78,7 @@ _LATER: Final[Mapping[str, int]] = {
     **dict.fromkeys(ACCESS_DECODERS, ACCESS_VERSION),
     MORE_ADOPTED: 4,
     RENEWED: 4,
+    RECOMMITTED: 5,
 }
 """The versions of kinds that were added later."""
 
@@ -186,7 +190,7 @@ def _fields(record: MetadataRecord) -> list[Any]:
         case TopicDeleted(name, topic_id):
             return [DELETED, name, topic_id]
         case PositionsCommitted(group, positions):
-            return [POSITIONS, group, [_position_fields(*each) for each in positions]]
+            return _committed_fields(group, positions)
         case PositionsUsed(group, used_ms):
             return [USED, group, used_ms]
         case PositionsForgotten(group):
@@ -197,8 +201,15 @@ def _fields(record: MetadataRecord) -> list[Any]:
     return access_fields(record)
 
 
+def _committed_fields(group: str, positions: Sequence[tuple[str, StoredPosition]]) -> list[Any]:
+    if all(position.moved_ms == NOT_KNOWN for _, position in positions):
+        return [POSITIONS, group, [_position_fields(*each) for each in positions]]
+    fields = [[*_position_fields(*each), each[1].moved_ms] for each in positions]
+    return [RECOMMITTED, group, fields]
+
+
 def _position_fields(topic_id: str, position: StoredPosition) -> list[Any]:
-    topic, partition, offset, timestamp_ms, *rest, epoch = position
+    topic, partition, offset, timestamp_ms, *rest, epoch, _ = position
     return [topic, topic_id, partition, offset, timestamp_ms, epoch, *rest]
 
 
@@ -273,6 +284,20 @@ def _committed(group: Any, positions: Any) -> PositionsCommitted:
     return PositionsCommitted(_group(group), tuple(_position(each) for each in positions))
 
 
+def _recommitted(group: Any, positions: Any) -> PositionsCommitted:
+    if not isinstance(positions, list) or not all(isinstance(each, list) for each in positions):
+        raise MalformedRecord("positions are not a list of lists")
+    return PositionsCommitted(_group(group), tuple(_with_move(each) for each in positions))
+
+
+def _with_move(fields: list[Any]) -> tuple[str, StoredPosition]:
+    topic_id, position = _position(fields[:-1])
+    moved_ms = fields[-1]
+    if type(moved_ms) is not int or not _INT64_MIN <= moved_ms <= _INT64_MAX:
+        raise MalformedRecord("the time of the last move is no number of 64 bits")
+    return topic_id, position._replace(moved_ms=moved_ms)
+
+
 def _used(group: Any, used_ms: Any) -> PositionsUsed:
     if type(used_ms) is not int or not _INT64_MIN <= used_ms <= _INT64_MAX:
         raise MalformedRecord("the time of the last use is no number of 64 bits")
@@ -304,6 +329,7 @@ _DECODERS: Final[Mapping[str, Callable[..., MetadataRecord]]] = {
     SETTINGS: _altered,
     DELETED: _deleted,
     POSITIONS: _committed,
+    RECOMMITTED: _recommitted,
     USED: _used,
     FORGOTTEN: _forgotten,
     SOME_GONE: _some_gone,

@@ -12,10 +12,15 @@ from horolog.tests.in_process import Streams, run_on, writing
 
 
 def on_terminal(
-    *arguments: str | Path, kind: str = "xterm", columns: int = 80, all_of_it: bool = False
+    *arguments: str | Path,
+    kind: str = "xterm",
+    columns: int = 80,
+    all_of_it: bool = False,
+    typed: str | None = None,
 ) -> CommandResult:
     """Run a command whose standard error is a terminal of `kind` and that wide, and whose standard
     output is a file. With `all_of_it` standard output is the terminal, too; what it shows is `err`.
+    With `typed` standard input is the terminal, and this is typed there.
     """
     master, slave = pty.openpty()
     shown = bytearray()
@@ -27,8 +32,11 @@ def on_terminal(
             TemporaryFile() as output,
             writing(output) as file,
             open(slave, "w", encoding="utf-8") as terminal,
+            open(os.dup(slave), "rb", buffering=0) as keyboard,
         ):
-            streams = Streams(nothing, terminal if all_of_it else file, terminal)
+            os.write(master, (typed or "").encode())
+            stdin = nothing if typed is None else keyboard
+            streams = Streams(stdin, terminal if all_of_it else file, terminal)
             environment = {**os.environ, "TERM": kind, "COLUMNS": str(columns)}
             code = run_on(streams, [*map(str, arguments)], environment)
             file.flush()

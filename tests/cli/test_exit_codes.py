@@ -59,6 +59,10 @@ WITH_A_BROKER = [
     ["offsets", "here"],
     ["lag"],
     ["lag", "name"],
+    ["group", "list"],
+    ["group", "describe", "name"],
+    ["group", "seek", "name", "--to", "latest", "--topic", "here", "--dry-run"],
+    ["group", "delete", "name"],
     ["explain", "offset", "here", "--at", TIME],
     ["explain", "retention", "here"],
     ["doctor"],
@@ -112,6 +116,7 @@ TIME_OPTIONS = [
     ["offsets", "here", "--at"],
     ["explain", "offset", "here", "--at"],
     ["topic", "trim", "here", "--before"],
+    ["group", "seek", "name", "--topic", "here", "--yes", "--to"],
     ["pipeline", "replay", "here", *OUT, "--from"],
     ["pipeline", "replay", "here", *OUT, "--to"],
     ["pipeline", "latency", "here", "--from"],
@@ -131,6 +136,7 @@ NOT_A_TIME = [
 ]
 
 LENGTH_OPTIONS = [
+    ["group", "list", "--idle-for"],
     ["pipeline", "lag", "--at-most"],
     ["pipeline", "failover", "here", "--last-read", TIME, "--max-latency"],
     ["pipeline", "replay", "here", *OUT, "--max-out-of-order"],
@@ -162,6 +168,13 @@ WRONG_USAGE = [
         for n in ("", "x", "-1", BIG)
     ),
     *(["topic", "trim", "here", "--before", f"offset:{n}"] for n in ("", "x", "-1", BIG)),
+    *(["group", "seek", "g", "--yes", "--to", f"offset:{n}"] for n in ("", "x", "-1", BIG)),
+    *(["group", "seek", "g", "--yes", "--to", f"{sign}{BIG}"] for sign in "+-"),
+    *(
+        ["group", *command, "--topic", f"here:{n}"]
+        for command in (["delete", "g"], ["seek", "g", "--yes", "--to", "latest"])
+        for n in ("", "x", "-1", "2147483648", BIG)
+    ),
     ["consume", "here", "--from", f"@{TIME}:{LATER}", "--until", LATER],
     ["consume", "here", "--from", LATER, "--until", TIME],
     ["consume", "here", "--by", "append"],
@@ -202,6 +215,8 @@ WRONG_USAGE = [
     ["topic", "create", "\udcff"],
     ["produce", "\udcff"],
     ["lag", "\udcff"],
+    ["group", "describe", "\udcff"],
+    ["group", "delete", "g", "--topic", "\udcff"],
     ["pipeline", "lag", "\udcff"],
 ]
 
@@ -216,6 +231,10 @@ REFUSED = [
     ["topic", "trim", "here", "--before", "offset:5"],
     ["consume", "here", "--from", "offset:5"],
     ["lag", "nobody"],
+    ["group", "describe", "nobody"],
+    ["group", "delete", "nobody"],
+    ["group", "seek", "nobody", "--to", "latest", "--yes"],
+    ["group", "seek", "nobody", "--to", "latest", "--topic", "nowhere", "--yes"],
     ["pipeline", "lag", "nobody"],
     ["pipeline", "package", "nowhere/x.zip"],
     ["dump", "nowhere.log"],

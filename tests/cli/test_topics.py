@@ -167,7 +167,7 @@ def test_version() -> None:
 def test_help_of_the_program_lists_every_command() -> None:
     text = Program().ok("--help").out
     commands = [line.split()[0] for line in text.partition("Commands:")[2].splitlines() if line]
-    asking = ["produce", "consume", "histogram", "offsets", "lag"]
+    asking = ["produce", "consume", "histogram", "offsets", "lag", "group"]
     files = ["dump", "verify", "repair"]
     groups = ["topic", "user", "acl", "quota", "cluster", "explain", "profile", "pipeline"]
     assert commands == ["serve", "demo", *asking, *files, "doctor", *groups]

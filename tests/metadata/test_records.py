@@ -65,6 +65,7 @@ POSITIONS = st.builds(
     StoredPosition,
     *(NAMES, st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)),
     *(INT64, INT64, st.text(max_size=9), INT64, INT64, st.integers(-1, 2**31 - 1)),
+    st.just(-1) | INT64,
 )
 ENTRIES = st.builds(
     TopicEntry,
@@ -162,7 +163,7 @@ WRONG: list[tuple[Any, str]] = [
     (7, "not a list"),
     ([VERSION], "not a list"),
     (["1", "deleted", "t", ID], "begins with version"),
-    ([5, "deleted", "t", ID], "version 5, this Horolog knows 1 to 4"),
+    ([6, "deleted", "t", ID], "version 6, this Horolog knows 1 to 5"),
     ([3, "deleted", "t", ID], "version 3, and its kind is 'deleted'"),
     ([2, "deleted", "t", ID], "version 2, and its kind is 'deleted'"),
     ([VERSION, "some gone", "g", []], "version 1, and its kind is 'some gone'"),
@@ -194,6 +195,14 @@ WRONG: list[tuple[Any, str]] = [
     ([VERSION, "positions", "g", [[*POSITION[:3], -5, *POSITION[4:]]]], "offset -5"),
     ([VERSION, "positions", "g", [[*POSITION[:4], 2**63, *POSITION[5:]]]], "2**63-1"),
     ([VERSION, "positions", "g", [[*POSITION[:7], b"", -1, -1]]], "text"),
+    ([VERSION, "positions", "g", [[*POSITION, 5]]], "list of 10"),
+    ([VERSION, "recommitted", "g", []], "version 1, and its kind is 'recommitted'"),
+    ([5, "recommitted", "g", {}], "not a list"),
+    ([5, "recommitted", "g", [5]], "not a list of lists"),
+    ([5, "recommitted", "g", [[]]], "list of 10"),
+    ([5, "recommitted", "g", [POSITION]], "list of 10"),
+    ([5, "recommitted", "g", [[*POSITION, 2**63]]], "last move"),
+    ([5, "recommitted", "g", [[*POSITION, "5"]]], "last move"),
     ([VERSION, "used", "g", 2**63], "64 bits"),
     ([VERSION, "used", "g", 1.5], "64 bits"),
     ([VERSION, "forgotten", 5], "group"),
@@ -267,7 +276,10 @@ def some_state() -> MetadataState:
     state = MetadataState()
     state.apply(TopicCreated(TopicEntry(name="t", topic_id=ID, partitions=300)))
     for group in ("g", "h"):
-        positions = [(ID, StoredPosition("t", number, number, -1, 5, "x")) for number in range(250)]
+        positions = [
+            (ID, StoredPosition("t", number, number, -1, 5, "x", moved_ms=number % 3 - 1))
+            for number in range(250)
+        ]
         state.apply(PositionsCommitted(group, positions))
     state.apply(DecoyKeySet(b"d" * 32))
     credential = StoredCredential(b"salt", 4096, KEY, KEY)

@@ -184,4 +184,11 @@ MUTANTS: Final = (
         '            topic = topic.partition("..")[0]\n            log = ',
         "window_topics/test_requests.py::test_all_others_are_refused_and_change_nothing",
     ),
+    Mutant(
+        "groups: a commit that repeats the offset is no move",
+        "server/handlers/positions.py",
+        "if before is None or before.offset != position.offset:",
+        "if True:",
+        "groups/test_admin.py::test_a_commit_of_the_same_offset_is_no_move",
+    ),
 )

@@ -25,6 +25,8 @@ from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, message_set, produce, result
 from horolog.testing.wire import Wire, wire
+from horolog.tests.groups.requests import commit as offset_commit
+from horolog.tests.groups.requests import join, kafka_client, leave, sync
 
 
 def commit(name: str, topic: str, offset: int, partition: int = 0) -> OffsetCommitRequest:
@@ -180,6 +182,39 @@ async def test_metrics_follow_the_positions_committed_last(
     metrics = broker.metrics_text()
     assert b'horolog_consumer_lag_seconds{name="third",partition="0",topic="a"} 1.5' in metrics
     assert b"horolog_consumer_lag_left_out 1.0" in metrics
+
+
+async def test_metrics_say_when_a_position_moved_and_whether_a_member_has_it(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    topic, number = b"\0\1a", b"\0\0\0\0"
+    shares = {
+        "has": b"\0\0" + b"\0\0\0\1" + topic + b"\0\0\0\1" + number + b"\0\0\0\0",
+        "has-not": b"\0\0" + b"\0\0\0\1" + topic + b"\0\0\0\0" + b"\0\0\0\0",
+        "unread": b"what is this",
+        "large": bytes(lags.MAX_READ_ASSIGNMENT_BYTES + 1),
+        "left": b"",
+    }
+    async with (
+        running_broker(tmp_path, clock, http_listen="off", kafka_listen="127.0.0.1:0") as broker,
+        kafka_client(broker.addresses.kafka) as client,
+    ):
+        await client.call(create_topic("a"), 0)
+        for name, share in shares.items():
+            await client.call(offset_commit(name, "a", 0))
+            member_id = (await client.call(join(name))).member_id
+            await client.call(sync(name, member_id, 1, {member_id: share}))
+            if name == "left":
+                await client.call(leave(name, member_id))
+        clock.advance(2000)
+        await client.call(offset_commit("left", "a", 0))  # the same offset: no move
+        clock.advance(2500)
+        await broker.services.lags.refresh()
+        metrics = broker.metrics_text().decode()
+    for name, assigned in zip(shares, (1, 0, 1, 1, 0), strict=True):
+        labels = f'{{name="{name}",partition="0",topic="a"}}'
+        assert f"horolog_consumer_position_moved_seconds{labels} 4.5" in metrics
+        assert f"horolog_consumer_position_assigned{labels} {assigned}" in metrics
 
 
 async def test_metrics_follow_what_was_committed_before_a_restart(

@@ -4,7 +4,7 @@ from typing import Final
 
 from ...limits import MAX_GROUPS
 from ..rights import each
-from ..schema import Api, ServedBy, Text, array, int16, int32, message, string
+from ..schema import Api, ServedBy, Text, array, error_text, int16, int32, message, string
 from ..security.acl_terms import Operation, ResourceType
 
 
@@ -17,6 +17,7 @@ class DeleteGroupsRequest:
 class DeletableGroupResult:
     group_id: str = string(doc="Name of the group.")
     error_code: int = int16(default=0, doc="68 while it has members; 69 when there is none.")
+    error_message: str | None = error_text(native=True, default=None)
 
 
 @message
@@ -30,10 +31,11 @@ DELETE_GROUPS: Final = Api(
     name="delete-groups",
     min_version=0,
     max_version=1,
-    native_max_version=-1,
+    native_max_version=0,
     request=DeleteGroupsRequest,
     response=DeleteGroupsResponse,
     doc="Delete groups without members, with their positions.",
     rights=(each(Operation.DELETE, ResourceType.GROUP),),
     served_by=ServedBy.COORDINATOR,
+    repeatable=False,
 )

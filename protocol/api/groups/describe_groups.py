@@ -12,6 +12,7 @@ from ..schema import (
     array,
     boolean,
     data,
+    error_text,
     int16,
     int32,
     message,
@@ -35,7 +36,10 @@ class DescribeGroupsRequest:
 class DescribedGroupMember:
     member_id: str = string(doc="Id of the member.")
     group_instance_id: str | None = nullable_string(
-        since=4, default=None, doc="`group.instance.id` of a static member; null for a dynamic one."
+        since=4,
+        native_since=0,
+        default=None,
+        doc="`group.instance.id` of a static member; null for a dynamic one.",
     )
     client_id: str = string(doc="Client id.")
     client_host: str = string(doc="Address of the client.")
@@ -65,6 +69,7 @@ class DescribedGroup:
         doc="The allowed operations: one bit for each ACL operation of Kafka. -2^31 if not "
         "requested.",
     )
+    error_message: str | None = error_text(native=True, default=None)
 
 
 @message
@@ -80,7 +85,7 @@ DESCRIBE_GROUPS: Final = Api(
     name="describe-groups",
     min_version=0,
     max_version=4,
-    native_max_version=-1,
+    native_max_version=0,
     request=DescribeGroupsRequest,
     response=DescribeGroupsResponse,
     doc="Describe the state and the members of groups.",

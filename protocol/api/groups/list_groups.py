@@ -4,7 +4,18 @@ from typing import Final
 
 from ...limits import MAX_GROUP_FILTERS, MAX_LISTED
 from ..rights import How, Need, Right, When
-from ..schema import Api, Text, array, flexible_since, int16, int32, message, string
+from ..schema import (
+    Api,
+    Text,
+    array,
+    boolean,
+    flexible_since,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+)
 from ..security.acl_terms import Operation, ResourceType
 
 CLASSIC: Final = "classic"
@@ -28,6 +39,13 @@ class ListGroupsRequest:
         default=(),
         doc=f"Only groups of these types; every group is `{CLASSIC}`. Empty for all.",
     )
+    after: str = string(native=True, default="", doc="Only groups with a name after this one.")
+    idle_ms: int = int64(
+        native=True,
+        default=-1,
+        doc="Only groups without members, with positions, that were not used for this long; -1 for "
+        "all.",
+    )
 
 
 @message
@@ -36,8 +54,25 @@ class ListedGroup:
     protocol_type: str = string(
         default="", doc="Protocol type of the group; empty if it only has positions."
     )
-    group_state: str = string(since=4, default="", doc="Its state, as in describe-groups.")
+    group_state: str = string(
+        since=4, native_since=0, default="", doc="Its state, as in describe-groups."
+    )
     group_type: str = string(since=5, default="", doc=f"`{CLASSIC}`.")
+    has_only_positions: bool = boolean(
+        native=True,
+        default=False,
+        doc="True for a name with positions that no client of Kafka's protocol committed.",
+    )
+    members: int = int32(native=True, default=0, doc="Number of its members.")
+    positions: int = int32(native=True, default=0, doc="Number of its positions.")
+    moved_ms: int = int64(
+        native=True, default=-1, doc="When one of its positions last moved; -1 when it has none."
+    )
+    used_ms: int = int64(
+        native=True,
+        default=-1,
+        doc="Time of its last commit, or when it last had members; -1 when it has no position.",
+    )
 
 
 @flexible_since(3)
@@ -50,7 +85,11 @@ class ListGroupsResponse:
     groups: list[ListedGroup] = array(
         ListedGroup,
         max_items=MAX_LISTED,
-        doc=f"At most {MAX_LISTED}: those with members first, then by name.",
+        doc=f"At most {MAX_LISTED}: those with members first, then by name. In the native encoding "
+        "all of them by name.",
+    )
+    more: bool = boolean(
+        native=True, default=False, doc="True when the list continues after its last group."
     )
 
 
@@ -59,7 +98,7 @@ LIST_GROUPS: Final = Api(
     name="list-groups",
     min_version=0,
     max_version=5,
-    native_max_version=-1,
+    native_max_version=0,
     request=ListGroupsRequest,
     response=ListGroupsResponse,
     doc="List the groups that have members or positions.",

@@ -8,6 +8,7 @@ from ..schema import (
     Api,
     ServedBy,
     array,
+    boolean,
     error_text,
     int16,
     int32,
@@ -60,6 +61,11 @@ class OffsetCommitRequest:
         doc="How long the positions are kept; -1: as `offsets.retention.minutes` says.",
     )
     topics: list[OffsetCommitTopic] = array(OffsetCommitTopic, max_items=MAX_TOPICS)
+    keeps_retention: bool = boolean(
+        native=True,
+        default=False,
+        doc="Keep the positions as long as those that the group has; else they are kept for ever.",
+    )
 
 
 @message

@@ -4,7 +4,7 @@ from typing import Final
 
 from ...limits import MAX_PARTITIONS, MAX_TOPICS
 from ..rights import each, whole
-from ..schema import Api, ServedBy, array, int16, int32, message, string
+from ..schema import Api, ServedBy, array, error_text, int16, int32, message, string
 from ..security.acl_terms import Operation, ResourceType
 
 
@@ -33,6 +33,7 @@ class OffsetDeletePartitionResult:
         doc="0 if the group has no position in the partition now; 86 if a member subscribes "
         "to the topic.",
     )
+    error_message: str | None = error_text(native=True, default=None)
 
 
 @message
@@ -58,7 +59,7 @@ OFFSET_DELETE: Final = Api(
     name="offset-delete",
     min_version=0,
     max_version=0,
-    native_max_version=-1,
+    native_max_version=0,
     request=OffsetDeleteRequest,
     response=OffsetDeleteResponse,
     doc="Delete positions of a group. The change is durable when the request is answered.",

@@ -104,6 +104,17 @@ class OffsetFetchPartitionResult:
         doc="When the reader reaches the end at the rate of the last minute; -1 if the lag "
         "does not shrink, or if the rate is not known yet.",
     )
+    end_offset: int = int64(
+        native=True,
+        default=-1,
+        doc="Offset after the last message that consumers can read; -1 when `lag` was not asked "
+        "for. Of a window: after its last message.",
+    )
+    moved_ms: int = int64(
+        native=True,
+        default=-1,
+        doc="Time of the last commit that changed the offset; -1 when none is stored.",
+    )
 
 
 @message
