@@ -60,6 +60,7 @@ from ...protocol.limits import MAX_LISTED
 from ...protocol.window_topics import base_of, find_window
 from ...storage.directory.position_records import BROKERS, KEPT, NO_EPOCH, StoredPosition
 from ...storage.directory.position_rules import check_name
+from ...storage.read.window_sets import knowledge_of
 from ...times import INT64_MAX
 from ..groups.group import CONSUMER, Group, NoSubscription, topics_of
 from ..groups.states import State
@@ -322,8 +323,9 @@ async def _lag(
         lag = await services.lags.of(topic, partition, offset, name)
         return lag, services.logs.find(topic, partition).high_watermark
     lag = await window_lag(services, window, partition, offset)
-    log = services.logs.find(window.base, partition)
-    return lag, await latest_offset(services, log, log_window(window))
+    log, found = services.logs.find(window.base, partition), log_window(window)
+    known = knowledge_of(log, found, committed=False)
+    return lag, await latest_offset(services, log, found, known)
 
 
 def _add_group(services: Services, name: str, response: OffsetFetchResponse) -> None:
