@@ -58,6 +58,7 @@ NO_POSITIONS: Final = NameSummary("", positions=0, of_group=False, moved_ms=-1, 
 @handles(DESCRIBE_GROUPS)
 def describe(services: Services, request: DescribeGroupsRequest, call: Call) -> PendingAnswer:
     """Describe the state and the members of each named group; a missing group is `Dead`."""
+    services.metadata.check_coordinates()
     task = services.work.start(_describe(services, request, call))
     return PendingAnswer(task, task.result)
 

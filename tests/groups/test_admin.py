@@ -44,7 +44,8 @@ async def admin(horolog_broker: BrokerThread) -> AsyncIterator[Admin]:
 
 
 def text(name: str) -> bytes:
-    return struct.pack(">h", len(name)) + name.encode()
+    encoded = name.encode()
+    return struct.pack(">h", len(encoded)) + encoded
 
 
 def subscription(*topics: str) -> bytes:

@@ -10,8 +10,9 @@ from typing import Any
 
 import confluent_kafka
 import kafka
+import pytest
 
-from horolog import Admin
+from horolog import Admin, NotCoordinator, NotLeader
 from horolog.testing.ports import free_port
 from horolog.testing.program import serving
 from horolog.testing.waiting import wait_until
@@ -81,7 +82,22 @@ async def there(broker: Broker, names: set[str]) -> tuple[Any, Any]:
             held = await admin.position("own", name)
             if held is not None:
                 positions[name] = held.offset
+        if positions:
+            described = (await admin.describe_group("own")).positions
+            assert {each.topic: each.offset for each in described} == positions
+            assert None not in [each.moved_at_ms for each in described]
     return topics, positions
+
+
+async def no_coordinator(broker: Broker) -> None:
+    """A follower says so, in place of that there is no such group."""
+    async with Admin(broker.address) as admin:
+        with pytest.raises(NotLeader):
+            await admin.list_groups()
+        with pytest.raises(NotCoordinator):
+            await admin.describe_group("own")
+        with pytest.raises(NotCoordinator):
+            await admin.delete_group("own")
 
 
 def test_what_was_answered_is_there_when_the_leader_is_killed(place: Path) -> None:
@@ -106,6 +122,7 @@ def test_what_was_answered_is_there_when_the_leader_is_killed(place: Path) -> No
             leader, follower = follower, leader
             follower.start(follow=leader)
             all_.in_sync(leader)
+        asyncio.run(no_coordinator(follower))
 
 
 def caught_up(follower: Broker) -> None:
