@@ -173,8 +173,8 @@ MUTANTS: Final = (
     Mutant(
         "window topics: a reader finds the end at the offset that it asks for",
         "server/handlers/window_answers.py",
-        "end = max(latest, part.wanted.fetch_offset)",
-        "end = latest",
+        "end = max(latest, part.wanted.fetch_offset, read.kept_offset)",
+        "end = max(latest, read.kept_offset)",
         "window_topics/test_broker.py::test_positions_between_the_log_start_and_the_log_end",
     ),
     Mutant(
