@@ -97,9 +97,10 @@ def _size(text: str) -> int | None:
         if letter in "KMGT":
             raise UnitError(f"{match[3]} could be {letter}iB or {letter}B")
         return None
-    fraction = match[2] or ""
+    fraction: str = match[2] or ""
+    digits: str = match[1] + fraction
     scale: int = 10 ** len(fraction)
-    number, rest = divmod(int(match[1] + fraction) * size, scale)
+    number, rest = divmod(int(digits) * size, scale)
     if rest:
         raise UnitError(f"{text} is not a whole number of bytes")
     return number
