@@ -51,6 +51,13 @@ _CURES: Final[tuple[tuple[type[Exception], str], ...]] = (
 )
 """What to do about an error of the broker, whose text does not say it."""
 
+_ADVICE: Final = re.compile(
+    r"[:;,.?] (?:or )?((?:write|give|set|leave|say|name|take|use|install|start|stop|trim|type|put|"
+    r"run|connect|choose|it must be|it is from|it has to be|known are|did you mean|`horolog)\b.+)",
+    re.IGNORECASE,
+)
+"""What to do, at the end of an error's text."""
+
 _IN_THE_TEXT: Final = "the message says what to write"
 _ASK_THE_DOCTOR: Final = "`horolog doctor` looks for what is wrong"
 _START_ONE: Final = "Start a broker with `horolog serve`, or name another one with --server"
@@ -109,6 +116,9 @@ def _parts(error: Exception) -> tuple[str, str]:
 
 def _general_cure(error: Exception, arguments: Sequence[str]) -> str:
     """Return what to do about an error whose text says it, or that has no cure of its own."""
+    advice = _ADVICE.search(" ".join(str(error).split()))
+    if advice is not None:
+        return advice[1]
     if isinstance(error, WrongUsage | InvalidConfig):
         return f"{_IN_THE_TEXT}; `{_command(arguments)} --help` shows the options"
     if isinstance(error, ConnectionFailed):

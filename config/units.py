@@ -4,6 +4,7 @@
 """
 
 import re
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -17,7 +18,7 @@ TIME_UNITS_MS: Final = MappingProxyType(
 SIZE: Final = "bytes"
 RATE: Final = "bytes/s"
 
-SIZES: Final = MappingProxyType(
+SIZES: Final[Mapping[str, int]] = MappingProxyType(
     {
         "B": 1,
         **{f"{letter}iB": 1024**power for power, letter in enumerate("KMGT", 1)},

@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from horolog import blocking
 from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult, Program
 
@@ -65,6 +67,22 @@ def test_units_in_settings(ask: Run, topic: str) -> None:
     assert "90s is not a whole number of hours" in refused.err
     refused = ask("topic", "alter", topic, "--set", "segment.bytes=10M", code=2)
     assert "M could be MiB or MB" in refused.err
+
+
+def test_units_over_the_wire_become_numbers(tmp_path: Path) -> None:
+    """As a program of Kafka's sends and reads them, also after a restart."""
+    with BrokerThread(tmp_path / "data", {"kafka.listen": "127.0.0.1:0"}) as broker:
+        for number, address in enumerate((broker.address, f"kafka://{broker.kafka_address}")):
+            with blocking.Admin(address) as admin:
+                admin.create_topic(f"t{number}", settings={"retention.ms": "7d"})
+                admin.alter_topic(f"t{number}", {"segment.bytes": "1GiB"})
+        broker.restart()
+        for number, address in enumerate((broker.address, f"kafka://{broker.kafka_address}")):
+            with blocking.Admin(address) as admin:
+                settings = admin.describe_topic(f"t{number}").settings
+            values = {one.name: one.value for one in settings}
+            assert values["retention.ms"] == "604800000"
+            assert values["segment.bytes"] == str(2**30)
 
 
 def test_a_deletion_says_what_went(ask: Run, clicks: str) -> None:
