@@ -50,6 +50,7 @@ from .extent import (
     PartitionExtent,
     TopicExtent,
     extent_of,
+    for_each,
     messages_of_times,
     partition_extent,
     time_of_offset,
@@ -141,17 +142,15 @@ Listed = tuple[str, int, TopicExtent, Mapping[str, str]]
 async def _listed(admin: Admin) -> list[Listed]:
     counts = await admin.list_topics()
     extents = await topic_extents(admin, counts)
+    described = await for_each(admin.describe_topic, counts)
     return [
-        (name, count, extents[name], await _retention(admin, name))
-        for name, count in counts.items()
+        (name, count, extents[name], _retention(described[name])) for name, count in counts.items()
     ]
 
 
-async def _retention(admin: Admin, name: str) -> Mapping[str, str]:
-    try:
-        description = await admin.describe_topic(name)
-    except HorologError:
-        return {}  # deleted meanwhile, or settings that the user may not see
+def _retention(description: TopicDescription | None) -> Mapping[str, str]:
+    if description is None:
+        return {}
     return {one.name: one.value or "" for one in description.settings if one.name in _RETENTION}
 
 

@@ -67,16 +67,25 @@ def _known(times: Iterable[int | None]) -> list[int]:
 async def topic_extents(admin: Admin, partitions: Mapping[str, int]) -> dict[str, TopicExtent]:
     """Measure topics, given the number of partitions of each. What the user may not know, and what
     is gone meanwhile, is None."""
-    sizes = await _or_none(lambda: _sizes(admin, partitions))
+    sizes = await _or_none(lambda: _sizes(admin, partitions)) or {}
+    found = await for_each(
+        lambda name: _partitions(admin, name, range(partitions[name])), partitions
+    )
+    return {name: TopicExtent(found[name], sizes.get(name)) for name in partitions}
+
+
+async def for_each(
+    question: Callable[[str], Awaitable[T]], topics: Iterable[str]
+) -> dict[str, T | None]:
+    """Ask about each topic, several at a time. None for what is refused: the user may not know it,
+    or the topic is gone."""
     few = asyncio.Semaphore(_TOPICS_AT_ONCE)
 
-    async def measured(name: str, count: int) -> TopicExtent:
+    async def one(name: str) -> tuple[str, T | None]:
         async with few:
-            found = await _or_none(lambda: _partitions(admin, name, range(count)))
-        return TopicExtent(found, None if sizes is None else sizes.get(name))
+            return name, await _or_none(lambda: question(name))
 
-    extents = await asyncio.gather(*(measured(*each) for each in partitions.items()))
-    return dict(zip(partitions, extents, strict=True))
+    return dict(await asyncio.gather(*map(one, topics)))
 
 
 async def partition_extent(admin: Admin, topic: str, partition: int) -> PartitionExtent:

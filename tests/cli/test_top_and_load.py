@@ -15,6 +15,8 @@ from horolog.clock import SystemClock
 from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult
 
+from .terminal import on_terminal
+
 Run = Callable[..., CommandResult]
 
 
@@ -82,6 +84,16 @@ def test_top_prints_tables_to_a_file(ask: Run, busy: str) -> None:
     columns = "topic messages/s messages lateness lag behind reader"
     assert lines[1].split() == columns.split()
     assert any(line.split()[0] == busy for line in lines[2:] if line)
+
+
+def test_top_is_drawn_anew_on_a_terminal(
+    server: BrokerThread, busy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOROLOG_SERVER", server.address)
+    shown = on_terminal("top", busy, "-n", "2", "--every", "100ms", columns=120, all_of_it=True)
+    assert shown.code == 0
+    assert shown.err.count("\x1b[2J") == 2
+    assert busy in shown.err
 
 
 @pytest.mark.parametrize(
