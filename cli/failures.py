@@ -4,7 +4,6 @@ line, or with --json as one JSON object.
 
 import errno
 import json
-import os
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -69,6 +68,7 @@ def report(error: Exception, arguments: Sequence[str]) -> None:
     if is_json(arguments):
         print_failure(name_of(error), message, cure or _general_cure(error, arguments))
     else:
+        cure = cure or _cure_of_text(error, arguments)
         note(f"{message}. {cure}" if cure else message)
 
 
@@ -114,6 +114,15 @@ def _parts(error: Exception) -> tuple[str, str]:
     return text, next((cure for kind, cure in _CURES if isinstance(error, kind)), "")
 
 
+def _cure_of_text(error: Exception, arguments: Sequence[str]) -> str:
+    """Return what to do about an error of a connection or a file, or one that may pass, if its text
+    does not say it."""
+    may_pass = isinstance(error, HorologError) and error.retriable
+    if not (may_pass or isinstance(error, ConnectionFailed | OSError)):
+        return ""
+    return "" if _ADVICE.search(str(error)) else _general_cure(error, arguments)
+
+
 def _general_cure(error: Exception, arguments: Sequence[str]) -> str:
     """Return what to do about an error whose text says it, or that has no cure of its own."""
     advice = _ADVICE.search(" ".join(str(error).split()))
@@ -128,7 +137,7 @@ def _general_cure(error: Exception, arguments: Sequence[str]) -> str:
     if isinstance(error, OutputFailed):
         return "Make room, or write to another place"
     if isinstance(error, OSError):
-        return f"{os.strerror(error.errno or 0)}: check the path and its permissions"
+        return "Check the path and its permissions"
     if isinstance(error, CommandFailed):
         return _IN_THE_TEXT
     return f"{_IN_THE_TEXT}; {_ASK_THE_DOCTOR}"
