@@ -15,9 +15,9 @@ TIMES: Final = (
         "2016-11-14 18:24:32.509+01:00",
         "the same moment an hour further east; a space is as good as T",
     ),
+    ("2016-11-14T18:24:32.509+0100", "the same, the offset without its colon"),
     ("now", "now"),
     ("@-1h", "an hour ago; units are `w d h m s ms`, larger ones first: `@-1d12h`, `@-90m`"),
-    ("2016-11-14T18:24:32.509+0100", "the offset without its colon"),
     ("1479144272509", "milliseconds since 1970: 0, or 10^11 (1973) to 10^14 (5138)"),
 )
 """Every way to write a time without a time zone of the command."""
@@ -57,7 +57,8 @@ _INTRODUCTION: Final = """\
 # The command line
 
 Generated from `cli/` by `make docs`. `horolog COMMAND --help` says the same of one command;
-`horolog --install-completion` makes the shell complete commands, options, topics and names.
+`horolog --install-completion` makes the shell complete commands, options, topics, names, settings
+and their values.
 
 ## Times
 
@@ -130,7 +131,7 @@ In every group of commands `ls` is `list`, and `rm` is `delete` or `remove`: `ho
   range, a setting that is not allowed (refused here or there), a file that is missing and that an
   option, a variable, a profile or a setting names.
 - 130: ended by Ctrl-C. `produce` sends and answers first what it has read. `consume --follow`,
-  `serve` and `demo` are meant to be ended so; they give 0.
+  `top`, `serve` and `demo` are meant to be ended so; they give 0.
 - SIGTERM ends `serve` and `demo` cleanly with 0, and every other command at once (143 in a shell).
 
 Where the reader of standard output has gone (`| head`), or it is closed, other commands than

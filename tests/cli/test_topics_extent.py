@@ -1,7 +1,7 @@
 """What `topic list`, `trim` and `delete` say of a topic's messages; and settings with units."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,14 @@ Run = Callable[..., CommandResult]
 BASE_MS = 1479132000000
 """2016-11-14T14:00:00Z."""
 FIRST, LAST = "2016-11-14T14:00:05.000Z", "2016-11-14T14:00:09.000Z"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
+    """One broker for all tests of the module, with a port for Kafka's protocol."""
+    settings = {"kafka.listen": "127.0.0.1:0"}
+    with BrokerThread(tmp_path_factory.mktemp("server") / "data", settings) as running:
+        yield running
 
 
 @pytest.fixture
@@ -50,6 +58,25 @@ def test_the_list_has_messages_bytes_times_and_retention(ask: Run, clicks: str) 
     columns = ["topic", "partitions", "messages", "size", "first", "last", "retention"]
     assert heading == columns
     assert [clicks, "2", "3", str(size), "B", FIRST, LAST, "1GiB"] in rows
+
+
+def test_the_list_over_kafkas_protocol(ask: Run, server: BrokerThread, clicks: str) -> None:
+    kafka = ("--server", f"kafka://{server.kafka_address}")
+    (found,) = (
+        one for one in ask("topic", "ls", "--json", *kafka).objects if one["topic"] == clicks
+    )
+    assert (found["messages"], found["size_bytes"] > 0) == (3, True)
+    assert (found["first_ms"], found["last_ms"]) == (BASE_MS + 5000, None)
+    assert found["retention_bytes"] == 2**30
+    ask("topic", "alter", clicks, "--set", "retention.ms=12h", *kafka)
+    assert ["retention.ms", "12h", "topic"] in [
+        line.split() for line in ask("topic", "describe", clicks, *kafka).out.splitlines()
+    ]
+    trimmed = ask("topic", "trim", clicks, "--before", "latest", "--json", *kafka).objects
+    assert [(one["messages"], one["last_ms"]) for one in trimmed] == [
+        (2, BASE_MS + 9000),
+        (1, BASE_MS + 7000),
+    ]
 
 
 def test_units_in_settings(ask: Run, topic: str) -> None:
