@@ -29,13 +29,27 @@ from ..server.security.acls import Acl, AclTable, Decision, Reason, Resource
 from ..storage.metadata.local_metadata import LocalMetadata
 from .broker_requests import ask
 from .errors import CommandFailed, WrongUsage
-from .options import DEFAULT_SERVER, Json, Server, check_text, check_texts, group
+from .options import (
+    DEFAULT_SERVER,
+    Json,
+    Server,
+    check_text,
+    check_texts,
+    complete_position_name,
+    complete_topic,
+    group,
+)
 from .output import emit, emit_object, json_line, table
 from .security.offline_directory import DataDir, OfflineDirectory
 
 acls = group("Say who may do what, list that, and ask what follows from it.")
 
 _TITLES: Final = ", ".join(operation_title(each) for each in OPERATIONS_BY_TITLE.values())
+
+
+def _complete_operation(incomplete: str) -> list[str]:
+    return [title for title in _TITLES.split(", ") if title.startswith(incomplete)]
+
 
 _ANY_PRINCIPAL: Final[list[tuple[Permission, str | None]]] = [(Permission.ANY, None)]
 
@@ -60,12 +74,22 @@ Deny = Annotated[
 Operations = Annotated[
     list[str] | None,
     typer.Option(
-        "--operation", metavar="OP", help=f"One of {_TITLES}. May be repeated.", show_default=False
+        "--operation",
+        metavar="OP",
+        help=f"One of {_TITLES}. May be repeated.",
+        show_default=False,
+        autocompletion=_complete_operation,
     ),
 ]
 Topic = Annotated[
     str | None,
-    typer.Option("--topic", metavar="NAME", callback=check_text, help="The topic; * for all."),
+    typer.Option(
+        "--topic",
+        metavar="NAME",
+        callback=check_text,
+        autocompletion=complete_topic,
+        help="The topic; * for all.",
+    ),
 ]
 Group = Annotated[
     str | None,
@@ -73,6 +97,7 @@ Group = Annotated[
         "--group",
         metavar="NAME",
         callback=check_text,
+        autocompletion=complete_position_name,
         help="The consumer group, or the name of positions; * for all.",
     ),
 ]
@@ -188,7 +213,15 @@ def decide(
             metavar="PRINCIPAL", callback=check_text, help="The principal, such as User:alice."
         ),
     ],
-    operation: Annotated[str, typer.Option("--operation", metavar="OP", help=f"One of {_TITLES}.")],
+    operation: Annotated[
+        str,
+        typer.Option(
+            "--operation",
+            metavar="OP",
+            help=f"One of {_TITLES}.",
+            autocompletion=_complete_operation,
+        ),
+    ],
     topic: Topic = None,
     group: Group = None,
     cluster: Cluster = False,
@@ -201,7 +234,7 @@ def decide(
 ) -> None:
     """Say whether a principal may do something, and which rule decides that.
 
-    The operation itself is not tried, and nothing is changed.
+    The operation itself is not tried, and nothing is changed. Exit code 1 if it is refused.
     """
     resource = _resource(topic, group, cluster, CLUSTER_NAME)
     if resource is None:
@@ -224,12 +257,20 @@ def decide(
         rule = None if decision.rule is None else _shown(decision.rule)
         fields = {"allowed": decision.allowed, "reason": decision.reason.value, "rule": rule}
         emit_object({**fields, "authorization": state})
+        _end(decision)
         return
     verdict = "allowed" if decision.allowed else "refused"
     lines = [f"{verdict}: {_why(decision, principal, asked, resource)}"]
     if state == "unknown":
         lines.append("the broker's super.users and authorization are not known here")
     emit(lines)
+    _end(decision)
+
+
+def _end(decision: Decision) -> None:
+    """End the command with exit code 1 if the decision is a refusal."""
+    if not decision.allowed:
+        raise typer.Exit(1)
 
 
 def _emit_everything_allowed(*, as_json: bool) -> None:

@@ -2,22 +2,23 @@
 and completion would mislead."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, Final, cast
 
 import typer
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperOption
 
 from .. import __version__
 from ..memory import no_collection
 from ..protocol.records.kernel import FORM
 from ..values import value_class
-from .broker_options import BROKER_OPTIONS, HISTORY, BrokerOption
+from .broker_options import BROKER_OPTIONS, HISTORY, SET, BrokerOption
 from .broker_options import ENVIRONMENT as BROKER_ENVIRONMENT
-from .errors import WrongUsage
+from .command_group import CommandGroup
+from .errors import WRONG_USAGE, WrongUsage, print_error
 from .output import emit
 from .security.options import (
     ENVIRONMENT,
@@ -28,23 +29,35 @@ from .security.options import (
     is_security,
     profiles_path,
 )
+from .time_zone import TIME_ZONE_VARIABLE, complete_time_zone, use_time_zone
+
+TIME_ZONE: Final = "time_zone"
+"""Name of the parameter `--tz` for the parser."""
+
+_TIMES: Final = ("TIME", "POS")
+"""Metavariables of options that take a time."""
 
 
 class Command(TyperCommand):
     """A command whose usage says `TOPIC`, not `{TOPIC}`. A command with `--server` also has the
-    security options, and its `server` argument includes their values."""
+    security options, and its `server` argument includes their values. A command with an option that
+    takes a time also has `--tz`."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
 
     def get_params(self, ctx: Any) -> list[Any]:
-        params = super().get_params(ctx)
-        if not any(param.name == "server" for param in params):
-            return params
-        return [*params, *added(params)]
+        *params, help_option = super().get_params(ctx)
+        if any(param.metavar in _TIMES for param in params):
+            params.append(_time_zone_option())
+        if any(param.name == "server" for param in params):
+            return [*params, help_option, *added(params)]
+        return [*params, help_option]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         rest = super().parse_args(ctx, args)
+        with suppress(*(WrongUsage,) if ctx.resilient_parsing else ()):
+            _use_time_zone(ctx)
         connected(ctx)
         return rest
 
@@ -63,6 +76,24 @@ class Command(TyperCommand):
                     formatter.write_dl(records)
 
 
+def _time_zone_option() -> TyperOption:
+    return TyperOption(
+        param_decls=[TIME_ZONE, "--tz"],
+        metavar="ZONE",
+        help="Time zone, such as Europe/Berlin, of dates and times of day without one: 14:05, "
+        "today 14:00, yesterday, 2016-11-14 14:05.",
+        envvar=TIME_ZONE_VARIABLE,
+        show_envvar=True,
+        autocompletion=lambda context, arguments, incomplete: complete_time_zone(incomplete),
+    )
+
+
+def _use_time_zone(context: Any) -> None:
+    source = _source(context, TIME_ZONE)
+    origin = TIME_ZONE_VARIABLE if source == ENVIRONMENT else "--tz"
+    use_time_zone(context.params.pop(TIME_ZONE, None), origin)
+
+
 class BrokerCommand(Command):
     """A command that starts a broker. Its arguments are parsed elsewhere, without typer; typer
     knows its options only for completion and for the reference page."""
@@ -76,6 +107,7 @@ class BrokerCommand(Command):
                 metavar=one.metavar or None,
                 help=one.help,
                 is_flag=one.is_flag,
+                autocompletion=_complete_broker_setting if one is SET else None,
             )
             for one in self.options
         ]
@@ -83,6 +115,14 @@ class BrokerCommand(Command):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.args = list(args)
         return args
+
+
+def _complete_broker_setting(context: Any, arguments: list[str], incomplete: str) -> list[str]:
+    """Return what may follow in `serve --set`."""
+    from ..config.broker import NAMES
+    from .topics.settings import complete_assignment
+
+    return complete_assignment({name: NAMES.find(name) for name in NAMES}, incomplete)
 
 
 def with_plain_usage(app: typer.Typer) -> typer.Typer:
@@ -167,13 +207,22 @@ ENTRIES: Final = (
         "groups",
         "List, describe, move and delete consumer groups and named positions.",
     ),
+    CommandEntry("top", ".top", "top", "Show live rates, lateness and lag by topic, until Ctrl-C."),
+    CommandEntry(
+        "load", ".load", "load", "Measure load and latency against a broker or a Kafka cluster."
+    ),
     CommandEntry("dump", ".stored", "dump", "Print what is in a stored file."),
     CommandEntry("verify", ".stored", "verify", "Check stored files."),
     CommandEntry("repair", ".stored", "repair", "Repair damaged stored files."),
     CommandEntry(
         "doctor", ".doctor", "doctor", "Look for what is wrong, and say what to do about it."
     ),
-    CommandEntry("topic", ".topics", "topics", "Create, list, describe, change and delete topics."),
+    CommandEntry(
+        "topic",
+        ".topics.commands",
+        "topics",
+        "Create, list, describe, change and delete topics.",
+    ),
     CommandEntry(
         "user", ".users", "users", "Add users, change their passwords, remove and list them."
     ),
@@ -211,7 +260,7 @@ ENTRIES: Final = (
 """The commands that do not start a broker."""
 
 
-class CommandLine(TyperGroup):
+class CommandLine(CommandGroup):
     """The whole command line. Only the command that runs is imported: together the commands import
     most of the package. Help and completion use the names and summaries of `ENTRIES`."""
 
@@ -237,6 +286,7 @@ app = typer.Typer(
     cls=CommandLine,
     help="Horolog, the log that knows what time it is.",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -297,6 +347,30 @@ with_plain_usage(app)
 def program() -> CommandLine:
     """The whole command line, ready to be called."""
     return cast(CommandLine, typer.main.get_command(app))
+
+
+_PARSER_ERROR: Final[Any] = typer.BadParameter.__mro__[2]
+"""Base class of the parser's errors; its module is private in some versions of typer."""
+
+
+def run_command_line(arguments: Sequence[str]) -> int:
+    """Run a command that does not start a broker; return its exit code."""
+    with no_collection():
+        command_line = program()
+    try:
+        code = command_line(args=list(arguments), prog_name="horolog", standalone_mode=False)
+    except typer.Abort:
+        print_error("Aborted!")
+        return 1
+    except _PARSER_ERROR as error:
+        from .failures import is_json, report
+
+        if is_json(arguments) and (text := error.format_message()):
+            report(WrongUsage(text), arguments)
+        else:
+            error.show()
+        return WRONG_USAGE
+    return code if isinstance(code, int) else 0
 
 
 @cache

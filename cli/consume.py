@@ -22,6 +22,7 @@ from .options import (
     DEFAULT_SERVER,
     POSITION_HELP,
     AnyUnit,
+    AtEnd,
     AtOffset,
     AtTime,
     Json,
@@ -224,7 +225,7 @@ class _RangeReading:
                 async def added(known: int, lost: bool) -> list[ConsumedRange]:
                     """Return the ranges of added partitions; they are read from their log start."""
                     count = await admin.partition_count(self._topic)
-                    begin = None if isinstance(start, AtOffset) else start
+                    begin = start if isinstance(start, AtTime) else None
                     return [
                         await self._range(admin, number, begin, until)
                         for number in range(known, count)
@@ -271,6 +272,10 @@ class _RangeReading:
         message has a time."""
         if isinstance(position, AtOffset):
             return position.offset
+        if isinstance(position, AtEnd):
+            sentinel = EARLIEST if position is AtEnd.EARLIEST else LATEST
+            (at_end,) = await admin.list_offsets(self._topic, partition, [sentinel])
+            return at_end.offset or 0
         found = await admin.find_offset(self._topic, partition, timestamp_ms=position.timestamp_ms)
         match found:
             case Found(offset=offset):

@@ -14,7 +14,12 @@ INTERRUPTED: Final = 130
 
 
 class CommandFailed(Exception):
-    """The command failed: exit code 1. The text is for the user."""
+    """The command failed: exit code 1. The text is for the user. `cure` says what to do, if the
+    text does not."""
+
+    def __init__(self, text: str, cure: str = "") -> None:
+        super().__init__(text)
+        self.cure = cure
 
 
 class OutputClosed(Exception):
@@ -26,7 +31,7 @@ class OutputFailed(CommandFailed):
 
 
 class WrongUsage(Exception):
-    """The command line is wrong: exit code 2. The text is for the user."""
+    """The command line is wrong: exit code 2. The text is for the user, and says what to write."""
 
 
 def note(text: str) -> None:

@@ -73,7 +73,11 @@ def lines() -> Iterator[str]:
     yield from _WITHOUT_CODE.splitlines()
     for module, errors in WITHOUT_CODE.items():
         for local in errors:
-            usual = [f"`{base.__name__}`" for base in local.__bases__ if base is not HorologError]
+            usual = [
+                f"`{base.__name__}`"
+                for base in local.__bases__
+                if not issubclass(base, HorologError)
+            ]
             yield (
                 f"| `{module}.{local.__name__}` | {', '.join(usual) or '-'} | {_retriable(local)} "
                 f"| {_when(local)} |"

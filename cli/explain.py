@@ -20,10 +20,20 @@ from ..protocol.api.log.describe_log import (
 )
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from ..protocol.window_topics import WindowName, parse_window_name, window_name
-from ..times import TimeError, format_time, later, parse_time
+from ..times import TimeError, format_time, later
 from .broker_requests import ask, partitions_of
 from .errors import WrongUsage
-from .options import DEFAULT_SERVER, AnyUnit, Json, Partition, Server, TopicName, group, refused
+from .options import (
+    DEFAULT_SERVER,
+    AnyUnit,
+    Json,
+    Partition,
+    Server,
+    TopicName,
+    group,
+    parse_moment,
+    refused,
+)
 from .output import (
     NOTHING,
     Advance,
@@ -229,7 +239,7 @@ def offset(
     the time index tells where to start reading, and the log is read from there to the message.
     """
     try:
-        at_ms = parse_time(at, SystemClock().now_ms(), any_unit)
+        at_ms = parse_moment(at, SystemClock().now_ms(), any_unit)
     except TimeError as error:
         raise WrongUsage(f"--at: {refused(error)}") from None
     for log in asyncio.run(_ask(server, topic, partition, at_ms)):

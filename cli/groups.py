@@ -14,7 +14,7 @@ from ..client.cluster.servers import Servers
 from ..client.results import GroupDescription, GroupPosition, GroupSummary, PositionMove
 from ..clock import SystemClock
 from ..printable import printable
-from ..times import INT64_MAX, TimeError, parse_length, parse_time
+from ..times import INT64_MAX, TimeError, parse_length
 from .broker_requests import ask
 from .errors import CommandFailed, WrongUsage, is_terminal, note
 from .options import (
@@ -26,6 +26,7 @@ from .options import (
     check_text,
     complete_group,
     group,
+    parse_moment,
     refused,
 )
 from .output import (
@@ -277,7 +278,7 @@ def _target(text: str, any_unit: bool) -> dict[str, Any]:
             raise WrongUsage(f"--to {text}: write offset:N with N from 0 to {INT64_MAX}")
         return {"offset": int(digits)}
     try:
-        return {"timestamp_ms": parse_time(text, SystemClock().now_ms(), any_unit)}
+        return {"timestamp_ms": parse_moment(text, SystemClock().now_ms(), any_unit)}
     except TimeError as error:
         raise WrongUsage(
             f"--to: {refused(error)}; or earliest, latest, offset:N, +N or -N"

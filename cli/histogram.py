@@ -3,7 +3,8 @@
 import asyncio
 import shutil
 import sys
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, timedelta, tzinfo
 from typing import Annotated, Final
 
 import typer
@@ -14,11 +15,14 @@ from ..client.client import ReadFrom as ReadFromValue
 from ..client.cluster.servers import Servers
 from ..client.results import TimeCount, TimeCounts
 from ..clock import SystemClock
-from ..times import TimeError, parse_length
-from .errors import WrongUsage, is_terminal, note
+from ..times import EPOCH, INT64_MAX, TimeError, parse_length
+from ..values import value_class
+from .errors import CommandFailed, WrongUsage, is_terminal, note
 from .options import (
     DEFAULT_SERVER,
     AnyUnit,
+    AtEnd,
+    AtOffset,
     AtTime,
     Json,
     Partition,
@@ -31,6 +35,7 @@ from .options import (
 )
 from .output import emit, json_line, plural, shown_size, shown_time, table
 from .replay import WindowedBy
+from .time_zone import time_zone
 
 _BAR_WIDTH: Final = 40
 """Characters of the longest bar if the output is not a terminal."""
@@ -46,7 +51,7 @@ def histogram(
             "--from",
             metavar="TIME",
             help="Where the first interval begins: a time (2016-11-14T17:24:32Z, now, @-1h, epoch "
-            "milliseconds), or a range @A:B that sets --until too.",
+            "milliseconds), earliest, or a range @A:B that sets --until too.",
         ),
     ],
     every: Annotated[
@@ -55,7 +60,9 @@ def histogram(
     until: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="Where the last interval ends, before that time: now if not given."
+            metavar="TIME",
+            help="Where the last interval ends, before that time; latest ends it after the last "
+            "message. Now if not given.",
         ),
     ] = None,
     by: Annotated[
@@ -72,26 +79,27 @@ def histogram(
 
     Prints a line for each interval, with the exact number of messages whose time is in it, even if
     messages are out of order. Without --partition all partitions are counted together. Intervals
-    begin at --from; the last one ends at --until, and may be shorter. At most 100,000 intervals are
-    allowed. With --json a line is {"from_ms", "until_ms", "count"}; intervals without messages
-    have a line too.
+    begin at whole units of --every: with 1h at full hours, with 1d at midnight, with 7d on Mondays,
+    by the clock of --tz (UTC if not given). The first one begins at --from and the last one ends at
+    --until, so both may be shorter. At most 100,000 intervals are allowed. With --json a line is
+    {"from_ms", "until_ms", "count"}; intervals without messages have a line too.
     """
     now_ms = SystemClock().now_ms()
     first, last = parse_bounds(start, until, now_ms, any_unit)
-    from_ms, until_ms = _time_ms("--from", first), _time_ms("--until", last)
-    if from_ms is None:
-        raise WrongUsage(f"--from: {start!r} has no beginning, and intervals begin there")
-    found = asyncio.run(
-        _ask(
-            server,
-            check_read_from(server, read_from),
-            topic,
-            partition,
-            (from_ms, now_ms if until_ms is None else until_ms),
-            _every(every),
-            by,
+    if first is None:
+        raise WrongUsage(
+            f"--from: {start!r} has no beginning, and intervals begin there: write a time, or "
+            "earliest"
         )
+    for option, position in (("--from", first), ("--until", last)):
+        _check_time(option, position)
+    counting = _Counting(
+        *(server, check_read_from(server, read_from), topic),
+        None if partition is None else [partition],
+        by,
     )
+    end = AtTime(now_ms) if last is None else last
+    found = asyncio.run(counting.count(first, end, _every(every)))
     if as_json:
         emit(_as_json(interval) for interval in found.intervals)
         return
@@ -99,14 +107,16 @@ def histogram(
     note(_summary(found))
 
 
-def _time_ms(option: str, position: Position | None) -> int | None:
-    if position is None:
-        return None
-    if not isinstance(position, AtTime):
+def _check_time(option: str, position: Position | None) -> None:
+    """Raise WrongUsage for a position that is not a time, nor the end on that side."""
+    if isinstance(position, AtOffset):
         raise WrongUsage(
             f"{option}: offset:{position.offset} is no time, and messages are counted by time"
         )
-    return position.timestamp_ms
+    if position is AtEnd.LATEST and option == "--from":
+        raise WrongUsage("--from: no message is later than latest: write earliest, or a time")
+    if position is AtEnd.EARLIEST and option == "--until":
+        raise WrongUsage("--until: no message is before earliest: write latest, or a time")
 
 
 def _every(text: str) -> timedelta:
@@ -119,27 +129,91 @@ def _every(text: str) -> timedelta:
         raise WrongUsage(f"--every: {text!r} is longer than all of time: write 1h or 7d") from None
 
 
-async def _ask(
-    server: Servers,
-    read_from: ReadFromValue,
-    topic: str,
-    partition: int | None,
-    window: tuple[int, int],
-    every: timedelta,
-    by: WindowedBy,
-) -> TimeCounts:
-    try:
-        intervals_of(*window, every, by.value, check_units=False)
-    except ValueError as error:
-        raise WrongUsage(f"--from, --until, --every: {error}") from None
-    async with Admin(server, check_units=False, read_from=read_from) as admin:
-        return await admin.count_by_time(
-            topic,
-            *window,
-            every,
-            partitions=None if partition is None else [partition],
-            by=by.value,
+@value_class
+class _Counting:
+    """Counts messages of a topic by time."""
+
+    server: Servers
+    read_from: ReadFromValue
+    topic: str
+    partitions: list[int] | None
+    by: WindowedBy
+
+    async def count(self, first: Position, last: Position, every: timedelta) -> TimeCounts:
+        """Count in intervals that begin at whole units of `every`. Raises WrongUsage."""
+        if isinstance(first, AtTime) and isinstance(last, AtTime):
+            self._check(first.timestamp_ms, last.timestamp_ms, every)
+        async with Admin(self.server, check_units=False, read_from=self.read_from) as admin:
+            from_ms, until_ms = await self._times(admin, first, last)
+            self._check(from_ms, until_ms, every)
+            begin_ms = min(next_whole(from_ms, every, time_zone()), until_ms)
+            if begin_ms == from_ms:
+                return await self._count(admin, from_ms, until_ms, every)
+            head = await self._count(admin, from_ms, begin_ms, None)
+            if begin_ms == until_ms:
+                return head
+            return joined(head, await self._count(admin, begin_ms, until_ms, every))
+
+    async def _times(self, admin: Admin, first: Position, last: Position) -> tuple[int, int]:
+        """Return the window's times. The first and the last message are found by a count."""
+        if isinstance(first, AtTime) and isinstance(last, AtTime):
+            return first.timestamp_ms, last.timestamp_ms
+        there = await self._count(admin, 0, INT64_MAX, None)
+        if there.first_ms is None or there.last_ms is None:
+            raise CommandFailed(
+                f"{self.topic} has no message with a time: give --from and --until a time"
+            )
+        return (
+            first.timestamp_ms if isinstance(first, AtTime) else there.first_ms,
+            last.timestamp_ms if isinstance(last, AtTime) else there.last_ms + 1,
         )
+
+    def _check(self, from_ms: int, until_ms: int, every: timedelta) -> None:
+        try:
+            intervals_of(from_ms, until_ms, every, self.by.value, check_units=False)
+        except ValueError as error:
+            raise WrongUsage(f"--from, --until, --every: {error}") from None
+
+    async def _count(
+        self, admin: Admin, from_ms: int, until_ms: int, every: timedelta | None
+    ) -> TimeCounts:
+        return await admin.count_by_time(
+            self.topic, from_ms, until_ms, every, partitions=self.partitions, by=self.by.value
+        )
+
+
+_MONDAY: Final = EPOCH + timedelta(days=4)
+"""A Monday at midnight: weeks begin there, and so do the units that divide a week."""
+
+
+def next_whole(from_ms: int, every: timedelta, zone: tzinfo | None) -> int:
+    """Return the first time from `from_ms` on that is a whole number of units of `every` after a
+    Monday's midnight, by the clock that the zone has at `from_ms`; of UTC for None."""
+    every_ms = every // timedelta(milliseconds=1)
+    offset_ms = _offset_ms(from_ms, zone) - (_MONDAY - EPOCH) // timedelta(milliseconds=1)
+    return from_ms + -(from_ms + offset_ms) % every_ms
+
+
+def _offset_ms(at_ms: int, zone: tzinfo | None) -> int:
+    """Return how far the zone's clock is ahead of UTC at a time."""
+    try:
+        there = (EPOCH + timedelta(milliseconds=at_ms)).astimezone(zone or UTC)
+    except OverflowError:
+        return 0  # beyond the calendar
+    return (there.utcoffset() or timedelta()) // timedelta(milliseconds=1)
+
+
+def joined(head: TimeCounts, rest: TimeCounts) -> TimeCounts:
+    """Return the counts of two windows, the second of which begins where the first ends."""
+    firsts = [time for time in (head.first_ms, rest.first_ms) if time is not None]
+    lasts = [time for time in (head.last_ms, rest.last_ms) if time is not None]
+    return replace(
+        rest,
+        intervals=head.intervals + rest.intervals,
+        first_ms=min(firsts, default=None),
+        last_ms=max(lasts, default=None),
+        read_bytes=head.read_bytes + rest.read_bytes,
+    )
 
 
 def _as_json(interval: TimeCount) -> str:

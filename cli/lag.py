@@ -1,6 +1,6 @@
 """`horolog lag`: how far named positions are behind, in messages and in seconds."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -8,8 +8,11 @@ from ..client.administer.admin import Admin
 from ..client.administer.lagging import PositionLag
 from .broker_requests import ask
 from .errors import CommandFailed, note
+from .failures import name_of, print_failure
 from .options import DEFAULT_SERVER, Json, Server, check_text, complete_position_name
 from .output import NOTHING, emit, json_line, plural, shown_span, table
+
+_FIX: Final = "`horolog doctor` looks for what is wrong"
 
 
 def lag(
@@ -48,7 +51,11 @@ def lag(
     else:
         emit(["no positions are stored"])
     for owner, one in failed:
-        note(f"{owner}: {one.topic}-{one.partition}: {one.error}")
+        where = f"{owner}: {one.topic}-{one.partition}"
+        if as_json and one.error is not None:
+            print_failure(name_of(one.error), f"{where}: {one.error}", _FIX)
+        else:
+            note(f"{where}: {one.error}")
     if failed:
         raise typer.Exit(1)
 

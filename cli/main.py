@@ -1,6 +1,7 @@
 """The program `horolog`: runs a command and turns errors into exit codes.
 
-0 done, 1 refused or failed, 2 wrong usage. An error is one line on standard error.
+0 done, 1 refused or failed, 2 wrong usage. An error is one line on standard error, with --json one
+JSON object.
 """
 
 import sys
@@ -8,7 +9,7 @@ from collections.abc import Sequence
 
 from ..compiled import KernelUnavailable
 from ..memory import no_collection
-from ..protocol.errors import HorologError, InvalidConfig, UnknownTopicOrPartition
+from ..protocol.errors import HorologError, InvalidConfig
 from .errors import INTERRUPTED, WRONG_USAGE, CommandFailed, OutputClosed, WrongUsage, note
 
 
@@ -31,12 +32,13 @@ def run(arguments: Sequence[str]) -> int:
         return stop.code if isinstance(stop.code, int) else 1
     except KeyboardInterrupt:
         return INTERRUPTED
-    except (KernelUnavailable, WrongUsage, InvalidConfig) as error:
-        # InvalidConfig is a setting that is not allowed.
-        note(_explained(error))
+    except KernelUnavailable as error:  # most modules cannot be imported now
+        note(" ".join(str(error).split()))
         return WRONG_USAGE
-    except (CommandFailed, HorologError, OSError) as error:
-        note(_explained(error))
+    except (WrongUsage, InvalidConfig, CommandFailed, HorologError, OSError) as error:
+        from .failures import report
+
+        report(error, arguments)
         return _code(error)
 
 
@@ -52,24 +54,14 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
             return demo(rest)
     with no_collection():
-        from .app import program
+        from .app import run_command_line
 
-        command_line = program()
-    command_line(args=list(arguments), prog_name="horolog")
-    return 0
+    return run_command_line(arguments)
 
 
 def _code(error: Exception) -> int:
     from ..client.errors import SecurityError
 
-    return WRONG_USAGE if isinstance(error, SecurityError) else 1
-
-
-def _explained(error: Exception) -> str:
-    """Return the error as one line, with advice where the remedy is not obvious."""
-    text = " ".join(str(error).split())
-    if isinstance(error.__cause__, ConnectionRefusedError):
-        return f"{text}. Start a broker with `horolog serve`, or name another one with --server"
-    if isinstance(error, UnknownTopicOrPartition):
-        return f"{text}. `horolog topic list` shows what there is"
-    return text
+    # InvalidConfig is a setting that is not allowed.
+    usage = isinstance(error, WrongUsage | InvalidConfig | SecurityError)
+    return WRONG_USAGE if usage else 1

@@ -1,11 +1,12 @@
-"""Options that several commands share, positions in a partition (a time, or `offset:N`), and shell
-completion of topics and names."""
+"""Options that several commands share, positions in a partition (a time, an end, `offset:N`), and
+shell completion of topics and names."""
 
 import asyncio
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -16,13 +17,24 @@ from ..client.client import DEFAULT_ADDRESS
 from ..client.client import ReadFrom as ReadFromValue
 from ..client.cluster.servers import Servers, parse_servers
 from ..protocol.errors import HorologError
-from ..times import INT64_MAX, OtherUnit, TimeError, parse_time, parse_time_or_range
+from ..times import (
+    INT64_MAX,
+    NoZone,
+    OtherUnit,
+    TimeError,
+    parse_time,
+    parse_time_or_range,
+)
 from ..values import value_class
+from .command_group import CommandGroup
 from .errors import WrongUsage
+from .time_zone import TIME_ZONE_VARIABLE, time_zone
 
 _OFFSET: Final = re.compile(r"offset:(\d{1,19})", re.ASCII)
 
-POSITION_HELP: Final = "a time (2016-11-14T17:24:32Z, now, @-1h, epoch milliseconds) or offset:N"
+POSITION_HELP: Final = (
+    "a time (2016-11-14T17:24:32Z, now, @-1h, epoch milliseconds), earliest, latest or offset:N"
+)
 
 _PLAIN: Final = frozenset("_-.,:/@%+=")
 _TIMEOUT_MS: Final = 1_000
@@ -44,6 +56,7 @@ __all__ = [
     "check_texts",
     "group",
     "name_values",
+    "parse_moment",
     "refused",
     "unreadable",
 ]
@@ -70,17 +83,32 @@ class AtTime:
     timestamp_ms: int
 
 
-Position = AtOffset | AtTime
+class AtEnd(StrEnum):
+    """Position of the first stored message, or of the next one to be written."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+Position = AtOffset | AtTime | AtEnd
+
+
+def parse_moment(text: str, now_ms: int, any_unit: bool = False) -> int:
+    """Parse the time of an option into milliseconds, in the command's time zone. Raises
+    TimeError."""
+    return parse_time(text, now_ms, any_unit, time_zone())
 
 
 def parse_position(text: str, option: str, now_ms: int, any_unit: bool) -> Position:
     """Parse a position. Raises WrongUsage."""
     if text.startswith("offset:"):
         return _at_offset(text, option)
+    if text in tuple(AtEnd):
+        return AtEnd(text)
     try:
-        return AtTime(parse_time(text, now_ms, any_unit))
+        return AtTime(parse_moment(text, now_ms, any_unit))
     except TimeError as error:
-        raise WrongUsage(f"{option}: {refused(error)}; or offset:N") from None
+        raise WrongUsage(f"{option}: {refused(error)}; or earliest, latest, offset:N") from None
 
 
 def parse_bounds(
@@ -94,8 +122,10 @@ def parse_bounds(
         return None, end
     if start.startswith("offset:"):
         return _at_offset(start, "--from"), end
+    if start in tuple(AtEnd):
+        return AtEnd(start), end
     try:
-        start_ms, end_ms = parse_time_or_range(start, now_ms, any_unit)
+        start_ms, end_ms = parse_time_or_range(start, now_ms, any_unit, time_zone())
     except TimeError as error:
         raise WrongUsage(f"--from: {refused(error)}") from None
     if end_ms is not None:
@@ -114,7 +144,7 @@ def _at_offset(text: str, option: str) -> AtOffset:
 
 def group(help: str) -> typer.Typer:
     """Make a group of commands; the name of the group alone prints its help."""
-    return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode=None)
+    return typer.Typer(cls=CommandGroup, help=help, no_args_is_help=True, rich_markup_mode=None)
 
 
 def check_address(text: str | Servers, option: str) -> Servers:
@@ -263,9 +293,11 @@ def check_read_from(server: Servers, read_from: ReadFromValue) -> ReadFromValue:
 
 
 def refused(error: TimeError) -> str:
-    """Return the text of a refused time, with a hint at `--any-unit` if that would accept it."""
+    """Return the text of a refused time, with a hint at the option that would accept it."""
     if isinstance(error, OtherUnit):
         return f"{error}, or give {_ANY_UNIT} to take the number as it is"
+    if isinstance(error, NoZone):
+        return f"{error}, or name a zone: --tz Europe/Berlin, or {TIME_ZONE_VARIABLE}"
     return str(error)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import typer
 
-from .app import whole_program
+from .app import TIME_ZONE, whole_program
 from .security.options import BY_PARAMETER, OPTIONS, is_security
 
 TIMES: Final = (
@@ -15,14 +15,26 @@ TIMES: Final = (
         "2016-11-14 18:24:32.509+01:00",
         "the same moment an hour further east; a space is as good as T",
     ),
+    ("2016-11-14T18:24:32.509+0100", "the same, the offset without its colon"),
     ("now", "now"),
     ("@-1h", "an hour ago; units are `w d h m s ms`, larger ones first: `@-1d12h`, `@-90m`"),
     ("1479144272509", "milliseconds since 1970: 0, or 10^11 (1973) to 10^14 (5138)"),
 )
-"""Every way to write a time."""
+"""Every way to write a time without a time zone of the command."""
+
+LOCAL_TIMES: Final = (
+    ("14:05", "that time today; seconds may follow"),
+    ("today", "the first moment of today"),
+    ("today 14:00", "that time today"),
+    ("yesterday 14:00", "that time yesterday"),
+    ("2016-11-14", "the first moment of that day"),
+    ("2016-11-14 14:05", "that time of that day"),
+)
+"""Ways to write a time in the time zone of `--tz` or `HOROLOG_TZ`."""
 
 REFUSED: Final = (
-    ("2016-11-14", "no zone, so it could be any of a day's worth of times"),
+    ("2016-11-14", "no zone, so it could be any of a day's worth of times: `--tz` names one"),
+    ("14:05", "no zone"),
     ("2016-11-14T17:24:32", "no zone"),
     ("2016-11-14T17:24Z", "no seconds"),
     ("-1h", "a length of time; `@-1h` is a time"),
@@ -45,7 +57,8 @@ _INTRODUCTION: Final = """\
 # The command line
 
 Generated from `cli/` by `make docs`. `horolog COMMAND --help` says the same of one command;
-`horolog --install-completion` makes the shell complete commands, options, topics and names.
+`horolog --install-completion` makes the shell complete commands, options, topics, names, settings
+and their values.
 
 ## Times
 
@@ -53,12 +66,33 @@ A time is written in one of these ways, wherever a command takes one:
 
 """
 
+_ZONES: Final = """
+With a time zone, `--tz Europe/Berlin` or `HOROLOG_TZ=Europe/Berlin` in the environment, dates and
+times of day are read by the clocks of that place. Without one they are refused. A zone is a name of
+the IANA database, `UTC`, or an offset such as `+01:00`; a text with a zone of its own keeps it:
+
+```
+horolog consume clicks --tz Europe/Berlin --from 'yesterday 14:00' --until 'yesterday 15:00'
+```
+
+"""
+
+_CLOCK_CHANGES: Final = """
+A time of day that a change of the clocks leaves out, or repeats, is refused; write it with its
+offset. A day without 00:00 begins with its first moment. `@-1d` is 24 hours ago, whatever the
+clocks did.
+
+These are refused, with a hint, because their meaning would be a guess:
+
+"""
+
 _POSITIONS: Final = """
 The number `timestamp_ms` in a line of `produce --json` is refused likewise, and the lines after it
 are not sent: a message of 1970 would be past the retention of most topics.
 
-`consume --from` and `--until` also take `offset:N`, and `offsets --at` also `earliest`, `latest`
-and `largest`. In `offsets --at`, and in `consume` beside `offset:N` or with `--offsets-between`, a
+Wherever a position is taken, it may also be `earliest` (the first message stored) or `latest` (the
+next one to be written). `consume --from` and `--until` also take `offset:N`, and `offsets --at`
+`largest`. In `offsets --at`, and in `consume` beside `offset:N` or with `--offsets-between`, a
 time stands for an offset: that of the first message, in offset order, whose time is that or later.
 Otherwise the times of `consume`, and those of `histogram`, are the ends of a window: it has every
 message of its times and no other, however they are out of order
@@ -75,17 +109,29 @@ _RULES: Final = """
 The text is split at the one colon that has a time on both sides; where there is none, or more than
 one, it is refused. A second end in `--until` is refused too.
 
+## Units
+
+Settings take lengths of time and sizes with a unit: `retention.ms=7d`, `segment.bytes=1GiB`. Units
+of time are `w d h m s ms`, larger ones first (`1d12h`). `KiB`, `MiB`, `GiB` and `TiB` are powers of
+1024, `KB`, `MB`, `GB` and `TB` powers of 1000; `10M` is refused, because it could be either. Quotas
+take `10MB/s`. `horolog topic describe` prints settings in this way, and with `--json` as numbers.
+
+## Short names
+
+In every group of commands `ls` is `list`, and `rm` is `delete` or `remove`: `horolog topic ls`.
+
 ## Exit codes
 
 - 0: done.
 - 1: refused or failed, with the reason on standard error: what the broker refuses, a broker that
   is not there, a FILE or DIR that is missing. `dump`, `verify`, `repair` and `doctor` end so when
-  they find something wrong, too, and `produce` when its output is closed.
+  they find something wrong, too, `acl test` when the answer is no, and `produce` when its output is
+  closed.
 - 2: wrong usage, such as an unknown option, a time or an address that is none, a number out of its
   range, a setting that is not allowed (refused here or there), a file that is missing and that an
   option, a variable, a profile or a setting names.
 - 130: ended by Ctrl-C. `produce` first sends the lines that it has read, and prints their results.
-  `consume --follow`, `serve` and `demo` end with 0, because Ctrl-C is their usual end.
+  `consume --follow`, `top`, `serve` and `demo` end with 0, because Ctrl-C is their usual end.
 - SIGTERM ends `serve` and `demo` cleanly with 0, and every other command at once (143 in a shell).
 
 If the reader of standard output has ended (`| head`), or standard output is closed, commands other
@@ -93,7 +139,8 @@ than `produce` end with 0.
 
 Results are on standard output, everything else on standard error. With `--json` each result is an
 object on a line of its own: bytes are a string where they are UTF-8, else `{"base64": "..."}`; what
-is unknown is `null`; times are milliseconds since 1970.
+is unknown is `null`; times are milliseconds since 1970. An error is then an object on one line of
+standard error, `{"error", "message", "cure"}`: its name, what was wrong, and what to do.
 
 Names, keys and values come from other programs. Invisible characters in them (control characters
 of a terminal, marks that change the direction of writing, line ends) are printed as escapes, such
@@ -120,7 +167,7 @@ _PIPELINE: Final = """
 
 """
 
-_COMMON: Final = ("server", "as_json", "any_unit")
+_COMMON: Final = ("server", "as_json", "any_unit", TIME_ZONE)
 """Parameters of many commands, which the page explains once."""
 
 
@@ -128,7 +175,9 @@ def lines() -> Iterator[str]:
     """Yield the lines of the page."""
     yield from _INTRODUCTION.splitlines()
     yield from _rows("Time", "Means", TIMES)
-    yield from ("", "These are refused, with a hint, because their meaning would be a guess:", "")
+    yield from _ZONES.splitlines()
+    yield from _rows("Time with a time zone", "Means", LOCAL_TIMES)
+    yield from _CLOCK_CHANGES.splitlines()
     yield from _rows("Not a time", "Why", REFUSED)
     yield from _POSITIONS.splitlines()
     yield from _rows("Range", "Means", RANGES)

@@ -15,7 +15,7 @@ from ..times import format_time
 from ..values import value_class
 from .broker_requests import FOLLOW_WAIT_MS, PARTITIONS_AGE_MS, Connected
 from .errors import WrongUsage, note, print_error
-from .options import AtOffset, AtTime, Position
+from .options import AtEnd, AtTime, Position
 from .output import (
     emit,
     json_bytes,
@@ -105,14 +105,19 @@ class ReplayWindow:
 def window_of(
     bounds: tuple[Position | None, Position | None], by: WindowedBy
 ) -> ReplayWindow | None:
-    """Return the window of `--from` and `--until`; None if they give no time, or an offset.
+    """Return the window of `--from` and `--until`; None if they give no time, or an offset. The
+    first message as the start, and the next one as the end, are open sides.
 
     Raises WrongUsage for a window that ends before it begins.
     """
-    if any(isinstance(bound, AtOffset) for bound in bounds) or bounds == (None, None):
+    start, until = bounds
+    start = None if start is AtEnd.EARLIEST else start
+    until = None if until is AtEnd.LATEST else until
+    times = [bound for bound in (start, until) if bound is not None]
+    if not times or not all(isinstance(bound, AtTime) for bound in times):
         return None
     from_ms, until_ms = (
-        bound.timestamp_ms if isinstance(bound, AtTime) else None for bound in bounds
+        bound.timestamp_ms if isinstance(bound, AtTime) else None for bound in (start, until)
     )
     if from_ms is not None and until_ms is not None and until_ms < from_ms:
         raise WrongUsage(

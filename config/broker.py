@@ -21,11 +21,11 @@ OTHER_VARIABLES: Final = frozenset(
     (
         *("SERVER", "PROFILE", "CA", "CLIENT_CERT", "CLIENT_KEY", "CLIENT_KEY_PASSWORD_FILE"),
         *("USER", "PASSWORD_FILE", "TOKEN_FILE", "MECHANISM"),
-        *("REQUIRE", "KERNEL"),
+        *("REQUIRE", "KERNEL", "TZ"),
     )
 )
 """Variables with Horolog's prefix that are not settings: connections of clients, requirements of
-tests, and the form of the kernel."""
+tests, the form of the kernel, and the time zone of commands."""
 
 _MISSPELT: Final = 0.88
 """Minimum similarity (0 to 1) at which an unknown variable counts as a misspelt setting. Other

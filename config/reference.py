@@ -25,6 +25,10 @@ its range, and so is an unknown name. An unknown `HOROLOG_` variable is refused 
 a misspelt setting, else ignored with a warning in the log (`variables_ignored`), because other
 programs set variables with this prefix too.
 
+Lengths of time and sizes may have a unit: `7d`, `90s`, `1h30m`, `1GiB`, `10MB`; in TOML they are
+then texts (`"retention.ms" = "7d"`). `KiB`, `MiB`, `GiB` and `TiB` are powers of 1024, `KB`, `MB`,
+`GB` and `TB` powers of 1000. Clients of Kafka's protocol get plain numbers.
+
 Other names are Kafka's. Of several names of one setting the one in the smallest unit counts (ms
 over minutes over hours); two in the same unit must agree.
 """
@@ -64,19 +68,12 @@ def _default(setting: Setting) -> str:
         return text
     if setting.default == INT64_MAX:
         return f"{text} (never)"
-    return text + (f" {setting.unit}" if setting.unit else "") + _in_larger_units(setting)
+    return text + (f" {setting.unit}" if setting.unit else "") + _with_unit(setting)
 
 
-def _in_larger_units(setting: Setting) -> str:
-    scales = {
-        "ms": ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")),
-        "bytes": ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")),
-    }
-    for factor, unit in scales.get(setting.unit, ()):
-        if isinstance(setting.default, int) and setting.default >= factor:
-            whole, rest = divmod(setting.default, factor)
-            return "" if rest else f" ({whole} {unit})"
-    return ""
+def _with_unit(setting: Setting) -> str:
+    shown = setting.shown(str(setting.default))
+    return "" if shown == str(setting.default) else f" ({shown})"
 
 
 def _readable(allowed: str) -> str:

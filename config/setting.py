@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from ..protocol.errors import InvalidConfig
 from ..values import frozen_class
 from .address import Scheme, host_names, listen_addresses, without_login
+from .units import UnitError, form_of, format_amount, parse_amount
 
 _CLOSE: Final = 0.75
 """Minimum similarity (0 to 1) at which a known name is suggested for an unknown one."""
@@ -130,7 +131,7 @@ class Setting:
         """
         if self.kind is Kind.INTEGER:
             if not _WHOLE_NUMBER.fullmatch(text) or len(text) > _LONGEST_SHOWN:
-                raise self._refusal(text, name, at)
+                return self._check_amount(text, name, at)
             return self.check(int(text), name=name, at=at)
         if self.kind is Kind.RATIO:
             if not _RATIO.fullmatch(text) or len(text) > _LONGEST_SHOWN:
@@ -145,11 +146,14 @@ class Setting:
     def check(self, value: object, *, name: str = "", at: Scope | None = None) -> Value:  # noqa: C901, PLR0912 - the checks of one value, in order
         """Return `value`, already of this setting's type, if it is allowed. Raises `InvalidConfig`.
 
-        Types are not converted: `true`, `1.0` and `"1"` are not the number 1.
+        Types are not converted: `true`, `1.0` and `"1"` are not the number 1. A text with a unit,
+        such as `"7d"`, is a number.
         """
         match self.kind:
             case Kind.INTEGER if type(value) is int:
                 return self._check_integer(value, name, at)
+            case Kind.INTEGER if isinstance(value, str):
+                return self._check_amount(value, name, at)
             case Kind.RATIO if isinstance(value, int | float) and not isinstance(value, bool):
                 if 0 <= value <= 1:
                     return float(value)
@@ -190,6 +194,20 @@ class Setting:
         """Return the text form that `parse` reads."""
         return str(value).lower() if isinstance(value, bool) else str(value)
 
+    def amount(self, text: str, name: str = "") -> int | None:
+        """Return what an amount with a unit means (`7d`), in the unit of `name`; None for a text
+        without a unit. Raises `UnitError`."""
+        return parse_amount(text, self._unit(name)) if self.kind is Kind.INTEGER else None
+
+    def shown(self, text: str) -> str:
+        """Return a value, in the text form of `format`, as a person reads it: `7d`, `1GiB`."""
+        if self.kind is not Kind.INTEGER or not _WHOLE_NUMBER.fullmatch(text):
+            return text
+        number = int(text)
+        if number == self.no_limit or (number < 0 and self.negative_is_off):
+            return "no limit"
+        return "no limit" if number == INT64_MAX else format_amount(number, self.unit)
+
     def allowed(self, name: str = "", at: Scope | None = None) -> str:
         """Return the allowed values, as the end of "it must be ...", in the unit of `name`."""
         match self.kind:
@@ -220,10 +238,14 @@ class Setting:
                 )
         factor = self.factor(name)
         minimum = -(-self._minimum(at) // factor)
-        unit = name.rpartition(".")[2] if factor > 1 else self.unit
+        unit = self._unit(name)
         bounds = f"a whole number{f' of {unit}' if unit else ''} from {minimum}"
         bounds += f" to {self.maximum // factor}"
-        return bounds + (", or a negative one for no limit" if self.negative_is_off else "")
+        bounds += ", or a negative one for no limit" if self.negative_is_off else ""
+        return bounds + (f", or {form}" if (form := form_of(unit)) else "")
+
+    def _unit(self, name: str) -> str:
+        return name.rpartition(".")[2] if self.factor(name) > 1 else self.unit
 
     def _scope(self, at: Scope | None) -> Scope:
         return self.scope if at is None else at
@@ -232,6 +254,18 @@ class Setting:
         if self._scope(at) is Scope.BROKER and not self.zero_in_broker:
             return max(self.minimum, 1)
         return self.minimum
+
+    def _check_amount(self, text: str, name: str, at: Scope | None) -> int:
+        """Check a text that is not a plain number: an amount with a unit."""
+        try:
+            number = self.amount(text, name)
+        except UnitError as error:
+            raise self._refusal(text, name, at, f" Here {error}.") from None
+        if number is None:
+            raise self._refusal(text, name, at)
+        if not self._minimum(at) <= number * self.factor(name) <= self.maximum:
+            raise self._refusal(text, name, at)
+        return number * self.factor(name)
 
     def _check_integer(self, number: int, name: str, at: Scope | None) -> int:
         if number < 0 and self.negative_is_off:

@@ -9,6 +9,7 @@ from ..values import frozen_class
 from .broker_table import BROKER_SETTINGS
 from .setting import Names, OptionValue, Scope, Value
 from .topic_table import TOPIC_NAMES_NOT_OFFERED, TOPIC_SETTINGS, magic_of
+from .units import UnitError
 
 __all__ = [
     "TOPIC_SETTINGS",
@@ -17,7 +18,9 @@ __all__ = [
     "check_defaults",
     "check_overrides",
     "effective",
+    "in_numbers",
     "places",
+    "shown_value",
     "topic_settings",
     "without_repeats",
 ]
@@ -146,6 +149,33 @@ def check_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
     each other, and a `min.compaction.lag.ms` above `max.compaction.lag.ms`.
     """
     return _as_text(_check_lags(_resolve(overrides, Scope.TOPIC)))
+
+
+def in_numbers(given: Mapping[str, str]) -> dict[str, str]:
+    """Return settings of a topic as every server reads them: amounts with a unit (`7d`) as plain
+    numbers of the setting's unit. Other values, and names that are not known here, are returned
+    unchanged: the server checks them. Raises `InvalidConfig` for an amount that is not a whole
+    number of the setting's unit."""
+    return {name: _in_numbers(name, text) for name, text in given.items()}
+
+
+def _in_numbers(name: str, text: str) -> str:
+    try:
+        setting = _NAMES.find(name)
+    except InvalidConfig:
+        return text
+    try:
+        number = setting.amount(text, name)
+    except UnitError:
+        setting.parse(text, name=name)  # raises the refusal, with the allowed values
+        raise
+    return text if number is None else str(number)
+
+
+def shown_value(name: str, text: str) -> str:
+    """Return the value of a topic setting as a person reads it: `7d`, `1GiB`."""
+    setting = TOPIC_SETTINGS.get(name)
+    return text if setting is None else setting.shown(text)
 
 
 def without_repeats(

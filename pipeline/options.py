@@ -15,6 +15,7 @@ from ..client.client import ReadFrom
 from ..client.cluster.servers import Servers, parse_servers
 from ..client.errors import SecurityError
 from ..client.security import options as security
+from ..client.security.security import Security
 from ..config.address import check_no_login
 from ..protocol.records.layout import Codec
 from .logs import NO_LOGS, TopicLogs
@@ -309,7 +310,10 @@ class OptionValues:
         except ValueError as error:
             raise OptionError(f"bootstrap.servers: {error}") from None
         try:
-            servers = replace(servers, security=security.from_options(self._security()))
+            found_security = security.from_options(self._security())
+            if found_security is None and servers.tls:
+                found_security = Security(tls=True, named_as_options=True)
+            servers = replace(servers, security=found_security)
             _ = servers.channel  # raises SecurityError for options that contradict each other
         except SecurityError as error:
             raise OptionError(str(error)) from None

@@ -8,8 +8,9 @@ import typer
 
 from ...clock import SystemClock
 from ...pipeline.jobs.ranges import ReadPlan
-from ...times import TimeError, parse_length, parse_time
+from ...times import OtherUnit, TimeError, parse_length
 from ..errors import CommandFailed, WrongUsage
+from ..options import parse_moment, refused
 from ..output import emit, json_line, json_time, shown_time, table
 
 From = Annotated[
@@ -27,7 +28,9 @@ To = Annotated[
 
 def time_ms(option: str, text: str | None) -> int | None:
     """Parse the time of an option. Raises WrongUsage."""
-    return None if text is None else _read(option, lambda: parse_time(text, SystemClock().now_ms()))
+    if text is None:
+        return None
+    return _read(option, lambda: parse_moment(text, SystemClock().now_ms()))
 
 
 def times_between(start: str | None, end: str | None) -> tuple[int | None, int | None]:
@@ -50,7 +53,12 @@ def _read(option: str, parse: Callable[[], int]) -> int:
     try:
         return parse()
     except TimeError as error:
-        raise WrongUsage(f"{option}: {error}") from None
+        raise WrongUsage(f"{option}: {_refused(error)}") from None
+
+
+def _refused(error: TimeError) -> str:
+    """Return the text of a refused time. These commands have no --any-unit."""
+    return str(error) if isinstance(error, OtherUnit) else refused(error)
 
 
 @contextmanager

@@ -38,6 +38,8 @@ class SecurityOption:
         return f"security_{self.name}"
 
 
+MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER")
+
 OPTIONS: Final = (
     SecurityOption("profile", "NAME", "Profile to use; by default the one in use."),
     SecurityOption("ca", "FILE", "CA certificates (PEM) that signed the server's certificate."),
@@ -72,9 +74,14 @@ def added(params: Sequence[Any]) -> list[Any]:
             help=option.help,
             envvar=option.variable,
             show_envvar=True,
+            autocompletion=_complete_mechanism if option.name == "mechanism" else None,
         )
         for option in OPTIONS
     ]
+
+
+def _complete_mechanism(context: Any, arguments: list[str], incomplete: str) -> list[str]:
+    return [name for name in MECHANISMS if name.startswith(incomplete)]
 
 
 def flags_of(params: Sequence[Any]) -> frozenset[str]:

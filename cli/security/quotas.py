@@ -12,6 +12,7 @@ import typer
 
 from ...client.administer.access import QuotaAdmin
 from ...client.cluster.servers import Servers
+from ...config.units import RATE, form_of, format_amount, parse_amount
 from ...protocol.api.security.client_quotas import QuotaAlteration, QuotaOp
 from ...protocol.errors import CodedError
 from ...server.quotas.rules import (
@@ -42,6 +43,7 @@ _UNITS: Final = {
     Quota.REQUEST_PERCENTAGE: "%",
     Quota.CONTROLLER_MUTATION_RATE: "partitions/s",
 }
+_RATES: Final = (Quota.PRODUCER_BYTE_RATE, Quota.CONSUMER_BYTE_RATE)
 
 User = Annotated[
     str | None,
@@ -80,7 +82,10 @@ def set_(
     data_dir: DataDir = None,
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Set quotas of a user, a client id, or a client id of a user."""
+    """Set quotas of a user, a client id, or a client id of a user.
+
+    Rates of bytes may have a unit: producer_byte_rate=10MB/s.
+    """
     entity = _entity(user, user_defaults, client_id, client_defaults)
     wanted: dict[Quota, float | None] = {}
     for text in values:
@@ -176,13 +181,23 @@ def _quota(name: str) -> Quota:
 
 def _value(quota: Quota, text: str) -> float:
     try:
-        value = float(text)
+        value = _number(quota, text)
     except ValueError:
-        raise WrongUsage(f"{quota} is {text!r}, which is no number") from None
+        forms = f", nor {form_of(RATE)}" if quota in _RATES else ""
+        raise WrongUsage(f"{quota} is {text[:100]!r}, which is no number{forms}") from None
     problem = problem_of_value(quota, value)
     if problem is not None:
         raise WrongUsage(problem)
     return value
+
+
+def _number(quota: Quota, text: str) -> float:
+    """Return the number in `10MB/s`, `2.5%` or `7`. Raises `ValueError`."""
+    if quota in _RATES:
+        amount = parse_amount(text, RATE)
+        if amount is not None:
+            return amount
+    return float(text.removesuffix("%") if quota is Quota.REQUEST_PERCENTAGE else text)
 
 
 def _name(name: str | None) -> str:
@@ -190,6 +205,10 @@ def _name(name: str | None) -> str:
 
 
 def _shown(quota: Quota, value: float | None) -> str:
+    if quota in _RATES and value is not None and value == int(value):
+        amount = format_amount(int(value), RATE)
+        if not amount.isdecimal():
+            return f"{quota} {amount}"
     return f"{quota} {value:.15g} {_UNITS[quota]}"
 
 

@@ -10,7 +10,7 @@ from ...config.address import is_loopback, split_address
 from ...protocol.api.encodings import Encoding
 from ...protocol.api.native import frames as native
 from ...protocol.errors import HorologError, RequestTimedOut
-from ..errors import ConnectionFailed
+from ..errors import IN_OPTIONS, ConnectionFailed, TlsFailed
 from ..security.security import Security
 from .connection import ClientConnection
 
@@ -77,9 +77,18 @@ async def connect(
         # UnicodeError: a name that DNS cannot have.
         if isinstance(error, OSError | UnicodeError) and not isinstance(error, HorologError):
             tls = security is not None and bool(security.tls)
-            raise _unreachable(error, address, tls=tls) from error
+            raise _worded(_unreachable(error, address, tls=tls), security) from error
+        if isinstance(error, TlsFailed):
+            raise _worded(error, security) from error
         raise
     return connection
+
+
+def _worded(error: HorologError, security: Security | None) -> HorologError:
+    """Return an error that names the settings as they are given."""
+    if isinstance(error, TlsFailed) and security is not None and security.named_as_options:
+        return error.in_words(IN_OPTIONS)
+    return error
 
 
 async def _local(host: str, port: int) -> dict[str, Any]:

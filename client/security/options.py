@@ -78,6 +78,7 @@ def _made(options: Mapping[str, str], tls: bool | None, check_host_name: bool) -
         user=options.get(USER),
         password=_secret(options, PASSWORD),
         token=_secret(options, TOKEN),
+        named_as_options=True,
     )
 
 

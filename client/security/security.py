@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from ..errors import SecurityError
+from ..errors import IN_OPTIONS, IN_PYTHON, Remedy, SecurityError
 
 MAX_SECRET_BYTES: Final = 64 * 1024
 """Largest size of a secret from a file or a command. Tokens have a few KiB; a device never ends."""
@@ -172,6 +172,8 @@ class Security:
     secrets_without_tls: bool = False
     """Whether PLAIN and OAUTHBEARER may send passwords and tokens without TLS, where anybody on the
     network path can read them."""
+    named_as_options: bool = field(default=False, repr=False, compare=False)
+    """Whether these settings are given as options, as in Spark; errors then name the options."""
 
     def __post_init__(self) -> None:
         """Complete and check the settings. Raises SecurityError for a contradiction."""
@@ -220,8 +222,9 @@ class Security:
         if self.mechanism in _SENT_AS_THEY_ARE and not self.secrets_without_tls:
             raise SecurityError(
                 f"{self.mechanism} would send its secret so that everybody on the way can read it: "
-                "use TLS (an address with tls:// or kafka+tls://), or one of SCRAM-SHA-256 and "
-                "SCRAM-SHA-512, or allow it with secrets_without_tls"
+                "use TLS, or one of SCRAM-SHA-256 and SCRAM-SHA-512",
+                Remedy.TLS_ADDRESS,
+                IN_OPTIONS if self.named_as_options else IN_PYTHON,
             )
         given = next((name for name in ("ca", "certificate") if getattr(self, name)), None)
         if given is not None:

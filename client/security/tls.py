@@ -5,7 +5,7 @@ import ssl
 from functools import lru_cache
 from typing import Final
 
-from ..errors import SecurityError, TlsFailed
+from ..errors import Remedy, SecurityError, TlsFailed
 from .security import Secret, Security
 
 _Stamp = tuple[int, int, int] | None
@@ -116,25 +116,24 @@ def explained(error: BaseException, address: str) -> TlsFailed | None:
     """Return an error that tells what to do about a permanent TLS error; None for an error that may
     pass."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return TlsFailed(f"{address} is not trusted: {_distrust(error)}")
+        remedy = Remedy.CA if error.verify_code in _UNKNOWN_SIGNER else None
+        return TlsFailed(f"{address} is not trusted: {_distrust(error)}", remedy)
     if not isinstance(error, ssl.SSLError):
         return None
     reason = error.reason or ""
     if any(reason.endswith(one) for one in _OURS_IS_REFUSED):
         return TlsFailed(
             f"{address} takes only clients with a certificate that it knows, and refused this one "
-            f"({_reason(error)}): set certificate and key to one that is signed by its CA"
+            f"({_reason(error)})",
+            Remedy.CERTIFICATE,
         )
     if any(reason.endswith(one) for one in _NO_TLS):
-        return TlsFailed(
-            f"{address} does not speak TLS ({_reason(error)}): is it a plaintext port? Those are "
-            "written without tls"
-        )
+        return TlsFailed(f"{address} does not speak TLS ({_reason(error)})", Remedy.PLAIN_ADDRESS)
     if reason.endswith(("ALERT_PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL", "HANDSHAKE_FAILURE")):
         return TlsFailed(
             f"{address} and this client have no version of TLS, or no cipher, in common, or it "
-            f"wants a certificate of the client ({_reason(error)}). Or is it a plaintext port? "
-            "Those are written without tls"
+            f"wants a certificate of the client ({_reason(error)})",
+            Remedy.PLAIN_ADDRESS,
         )
     return None
 
@@ -151,10 +150,7 @@ def _distrust(error: ssl.SSLCertVerificationError) -> str:
             "the certificate has, or let it have this one (subjectAltName)"
         )
     if error.verify_code in _UNKNOWN_SIGNER:
-        return (
-            f"no CA that is trusted here has signed its certificate ({reason}). Set ca to the "
-            "file of the CA's certificate (`ssl.ca.location`, HOROLOG_CA)"
-        )
+        return f"no CA that is trusted here has signed its certificate ({reason})"
     return reason
 
 

@@ -1,7 +1,7 @@
 """The files that belong in a data directory, beside the partitions' folders."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -46,6 +46,9 @@ _OURS: Final = KNOWN_FILES - {LOCK_FILE}
 """The files by which a data directory is recognised. Other programs have lock files of that name
 too."""
 
+_LOOKED_AT: Final = 1000
+"""Names in another folder among which a data directory is looked for."""
+
 _SET_ASIDE: Final = re.compile(r"set-aside-[0-9T.-]{1,40}Z(\.[0-9]{1,9})?", re.ASCII)
 
 
@@ -59,8 +62,20 @@ def is_of_partition(files: Files, directory: Path) -> bool:
     if _has_segment_file(names) or (is_named and not names):
         return True
     if _OURS.isdisjoint(names) and not any(_holds_log(files, directory, name) for name in names):
-        raise ValueError(f"{directory} is neither a data directory nor the folder of a partition")
+        raise ValueError(
+            f"{directory} is neither a data directory nor the folder of a partition: "
+            f"{_advice(files, directory, names)}"
+        )
     return False
+
+
+def _advice(files: Files, directory: Path, names: Sequence[str]) -> str:
+    """Return which folder to name instead of one that is no data directory."""
+    for name in names[:_LOOKED_AT]:
+        path = directory / name
+        if files.is_directory(path) and any(files.exists(path / each) for each in _OURS):
+            return f"its folder {name} is a data directory: give {path}"
+    return "give the folder that data.dir names (./horolog-data by default)"
 
 
 def _holds_log(files: Files, directory: Path, name: str) -> bool:

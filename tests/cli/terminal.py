@@ -3,9 +3,10 @@
 import os
 import pty
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import IO
 
 from horolog.testing.program import CommandResult
 from horolog.tests.in_process import Streams, run_on, writing
@@ -32,11 +33,13 @@ def on_terminal(
             TemporaryFile() as output,
             writing(output) as file,
             open(slave, "w", encoding="utf-8") as terminal,
-            open(os.dup(slave), "rb", buffering=0) as keyboard,
+            ExitStack() as stack,
         ):
-            os.write(master, (typed or "").encode())
-            stdin = nothing if typed is None else keyboard
-            streams = Streams(stdin, terminal if all_of_it else file, terminal)
+            given: IO[bytes] = nothing
+            if typed is not None:
+                os.write(master, typed.encode())
+                given = stack.enter_context(open(os.dup(slave), "rb", buffering=0))
+            streams = Streams(given, terminal if all_of_it else file, terminal)
             environment = {**os.environ, "TERM": kind, "COLUMNS": str(columns)}
             code = run_on(streams, [*map(str, arguments)], environment)
             file.flush()

@@ -407,7 +407,8 @@ def test_an_output_that_takes_nothing(
 ) -> None:
     said = run_with(broker.address, command, out=output)
     assert said.code == code
-    assert said.err.startswith("horolog: ") == bool(code)
+    begin = '{"error": ' if "--json" in command else "horolog: "
+    assert said.err.startswith(begin) == bool(code)
     assert ("standard output" in said.err) == bool(code)
 
 

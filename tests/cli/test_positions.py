@@ -1,11 +1,13 @@
 """Positions as the command line writes them."""
 
+from datetime import UTC
+
 import pytest
 
 from horolog.cli.errors import WrongUsage
-from horolog.cli.options import AtOffset, AtTime, Position, parse_bounds
-from horolog.cli.reference import RANGES, REFUSED, TIMES
-from horolog.times import TimeError, parse_time
+from horolog.cli.options import AtEnd, AtOffset, AtTime, Position, parse_bounds
+from horolog.cli.reference import LOCAL_TIMES, RANGES, REFUSED, TIMES
+from horolog.times import NoZone, TimeError, parse_time
 
 NOW_MS = 1479144272509
 HOUR_MS = 3_600_000
@@ -16,6 +18,8 @@ Bounds = tuple[Position | None, Position | None]
     ("start", "until", "bounds"),
     [
         (None, None, (None, None)),
+        ("earliest", "latest", (AtEnd.EARLIEST, AtEnd.LATEST)),
+        ("latest", "offset:7", (AtEnd.LATEST, AtOffset(7))),
         ("offset:0", "offset:9223372036854775807", (AtOffset(0), AtOffset(2**63 - 1))),
         ("@-1h", "now", (AtTime(NOW_MS - HOUR_MS), AtTime(NOW_MS))),
         ("1479144272509", None, (AtTime(NOW_MS), None)),
@@ -42,7 +46,8 @@ def test_bounds(start: str | None, until: str | None, bounds: Bounds) -> None:
         ("1479144272", None, "--from: 1479144272 looks like seconds"),
         (None, "1479144272509000", "--until: 1479144272509000 looks like microseconds"),
         ("2016-11-14", None, "--from: '2016-11-14' has no zone"),
-        (None, "yesterday", "--until: 'yesterday' is not a time"),
+        (None, "yesterday", "--until: 'yesterday' has no zone"),
+        (None, "tomorrow", "--until: 'tomorrow' is not a time"),
         ("offset:-1", None, "--from: 'offset:-1' is not offset:N"),
         (None, "offset:9223372036854775808", "--until: 'offset:9223372036854775808' is not"),
         ("offset:", None, "--from: 'offset:' is not offset:N"),
@@ -69,6 +74,10 @@ def test_the_times_on_the_reference_page_are_what_it_says() -> None:
     assert {parse_time(text, NOW_MS) for text, _ in TIMES} == {now, an_hour_ago}
     for text in ("@-1d12h", "@-90m"):
         parse_time(text, NOW_MS)
+    for text, _ in LOCAL_TIMES:
+        parse_time(text, NOW_MS, zone=UTC)
+        with pytest.raises(NoZone):
+            parse_time(text, NOW_MS)
     for text, _ in REFUSED:
         with pytest.raises(TimeError):
             parse_time(text, NOW_MS)

@@ -146,8 +146,9 @@ def test_a_line_that_is_no_message_ends_it_after_those_before_it(
     result = horolog("produce", topic, "--json", stdin=lines)
     assert result.code == 1
     assert [one["offset"] for one in result.objects] == [0]
-    assert result.err.startswith("horolog: line 2 is not JSON")
-    assert result.err.endswith("; the rest was not sent\n")
+    said = json.loads(result.err)["message"]
+    assert said.startswith("line 2 is not JSON")
+    assert said.endswith("; the rest was not sent")
     assert result.err.count("\n") == 1
     assert [one["value"] for one in consumed(ask, topic)] == ["before"]
 
@@ -156,7 +157,7 @@ def test_empty_lines_are_no_objects(horolog: Program, topic: str) -> None:
     lines = '{"value":"a"}\n\n \t\r\n{"value":"b"}\nnot json\n'
     result = horolog("produce", topic, "--json", stdin=lines)
     assert [one["offset"] for one in result.objects] == [0, 1]
-    assert result.err.startswith("horolog: line 5 is not JSON")
+    assert json.loads(result.err)["message"].startswith("line 5 is not JSON")
 
 
 def test_asyncio_does_not_log_the_writes_to_a_broker_that_died(run: Run) -> None:
@@ -179,9 +180,10 @@ def test_a_time_that_looks_like_another_unit_is_refused_after_the_lines_before_i
     result = horolog("produce", topic, "--json", stdin=lines)
     assert result.code == 1
     assert [one["offset"] for one in result.objects] == [0]
-    assert result.err.startswith(f"horolog: line 2: timestamp_ms {number} looks like {guess}")
-    assert "--any-unit" in result.err
-    assert result.err.endswith("; the rest was not sent\n")
+    said = json.loads(result.err)["message"]
+    assert said.startswith(f"line 2: timestamp_ms {number} looks like {guess}")
+    assert "--any-unit" in said
+    assert said.endswith("; the rest was not sent")
     assert [one["value"] for one in consumed(ask, topic)] == ["before"]
 
 

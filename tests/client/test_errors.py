@@ -36,6 +36,7 @@ RETRIABLE = {
     "NoJava": False,
     "NoMatplotlib": False,
     "OptionError": False,
+    "NoZone": False,
     "OtherUnit": False,
     "PartlySent": False,
     "ProtocolError": False,
@@ -140,7 +141,7 @@ def test_every_error_without_a_code_is_public() -> None:
         assert [error for error in errors if getattr(public, error.__name__) is not error] == []
     listed = {error.__name__ for errors in WITHOUT_CODE.values() for error in errors}
     # The one ends only a command; the other is a TimeError that commands tell apart.
-    assert listed == RETRIABLE.keys() - {"NoMatplotlib", "OtherUnit"}
+    assert listed == RETRIABLE.keys() - {"NoMatplotlib", "NoZone", "OtherUnit"}
 
 
 def test_an_error_without_a_text_says_what_its_class_means() -> None:

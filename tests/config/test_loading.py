@@ -165,6 +165,7 @@ def test_a_misspelt_variable_is_refused(variable: str, says: str) -> None:
     "variable",
     [
         "HOROLOG_SERVER",
+        "HOROLOG_TZ",
         "HOROLOG_KERNEL",
         "HOROLOG_REQUIRE",
         "HOROLOG_PORT",

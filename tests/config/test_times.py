@@ -1,7 +1,9 @@
 """Times as people write them."""
 
 import calendar
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -9,12 +11,15 @@ from hypothesis import strategies as st
 
 from horolog.times import (
     EPOCH,
+    NoZone,
     TimeError,
+    format_length,
     format_time,
     parse_length,
     parse_range,
     parse_time,
     parse_time_or_range,
+    parse_zone,
 )
 
 HOUR_MS = 3_600_000
@@ -33,6 +38,7 @@ LAST_MS = 253_402_300_799_999
         pytest.param("2016-11-14 17:24:32Z", DATE_MS, id="space"),
         pytest.param("2016-11-14T18:24:32+01:00", DATE_MS, id="east"),
         pytest.param("2016-11-14T07:54:32-09:30", DATE_MS, id="west-half-hour"),
+        pytest.param("2016-11-14T18:24:32+0100", DATE_MS, id="offset-without-colon"),
         pytest.param("2016-11-14T17:24:32-00:00", DATE_MS, id="unknown-offset-is-utc"),
         pytest.param("2016-11-14T17:24:32.5Z", DATE_MS + 500, id="tenths"),
         pytest.param("2016-11-14T17:24:32.050Z", DATE_MS + 50, id="leading-zero"),
@@ -77,7 +83,8 @@ def test_what_is_a_time(text: str, expected_ms: int) -> None:
         pytest.param("2016-11-14 17:24:32", "write 2016-11-14 17:24:32Z", id="naive"),
         pytest.param("2016-11-14T17:24:32.509", "write 2016-11-14T17:24:32.509Z", id="naive-ms"),
         pytest.param("2016-11-14T17:24Z", "no seconds", id="no-seconds"),
-        pytest.param("2016-11-14T17:24:32+0100", "RFC 3339", id="zone-without-colon"),
+        pytest.param("2016-11-14T17:24:32+010", "RFC 3339", id="zone-of-three-digits"),
+        pytest.param("2016-11-14T17:24:32+2400", "zone", id="zone-hours-without-colon"),
         pytest.param("2016-11-14T17:24:32+24:00", "zone", id="zone-hours"),
         pytest.param("2016-11-14T17:24:32+01:60", "zone", id="zone-minutes"),
         pytest.param("2016-11-14T17:24:32 Europe/Paris", "RFC 3339", id="zone-name"),
@@ -101,7 +108,10 @@ def test_what_is_a_time(text: str, expected_ms: int) -> None:
         pytest.param("@--1h", "not a time", id="two-signs"),
         pytest.param("@", "not a time", id="only-at"),
         pytest.param("", "not a time", id="empty"),
-        pytest.param("yesterday", "not a time", id="word"),
+        pytest.param("yesterday", "no zone", id="yesterday"),
+        pytest.param("today 14:00", "no zone", id="today"),
+        pytest.param("14:05", "no zone", id="time-of-day"),
+        pytest.param("tomorrow", "not a time", id="word"),
         pytest.param("NOW", "not a time", id="upper-case-now"),
         pytest.param("latest", "not a time", id="position"),
         pytest.param("-1", "not a time", id="negative-number"),
@@ -279,3 +289,138 @@ def test_lengths_of_time(text: str, expected_ms: int) -> None:
 def test_what_is_no_length_of_time(text: str) -> None:
     with pytest.raises(TimeError, match=r"not a length of time|not a time"):
         parse_length(text)
+
+
+BERLIN = ZoneInfo("Europe/Berlin")
+MIDDAY_MS = 1_479_121_200_000
+"""2016-11-14 12:00 in Berlin."""
+
+
+def at(text: str) -> int:
+    return parse_time(text, MIDDAY_MS, zone=BERLIN)
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("14:05", "2016-11-14T14:05:00+01:00"),
+        ("9:05", "2016-11-14T09:05:00+01:00"),
+        ("14:05:30.25", "2016-11-14T14:05:30.250+01:00"),
+        ("14:05:30.0001", "2016-11-14T14:05:30.001+01:00"),
+        ("@14:05", "2016-11-14T14:05:00+01:00"),
+        ("today", "2016-11-14T00:00:00+01:00"),
+        ("today 14:00", "2016-11-14T14:00:00+01:00"),
+        ("yesterday", "2016-11-13T00:00:00+01:00"),
+        ("yesterday 23:59:59", "2016-11-13T23:59:59+01:00"),
+        ("2016-07-14", "2016-07-14T00:00:00+02:00"),
+        ("2016-07-14 14:05", "2016-07-14T14:05:00+02:00"),
+        ("2016-07-14T14:05:06", "2016-07-14T14:05:06+02:00"),
+        ("2016-07-14T14:05:06Z", "2016-07-14T14:05:06Z"),
+        ("2016-10-30 01:59", "2016-10-30T01:59:00+02:00"),
+        ("2016-10-30 03:00", "2016-10-30T03:00:00+01:00"),
+    ],
+)
+def test_dates_and_times_of_day_in_a_zone(text: str, same: str) -> None:
+    assert at(text) == parse_time(same, MIDDAY_MS)
+    with pytest.raises(NoZone) if same[-1] != "Z" else nullcontext():
+        parse_time(text, MIDDAY_MS)
+
+
+def test_the_day_is_that_of_the_zone() -> None:
+    just_after_midnight_ms = parse_time("2016-11-14T00:30:00+01:00", 0)
+    assert parse_time("today", just_after_midnight_ms, zone=BERLIN) == parse_time(
+        "2016-11-13T23:00:00Z", 0
+    )
+    assert parse_time("today", just_after_midnight_ms, zone=UTC) == parse_time(
+        "2016-11-13T00:00:00Z", 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "zone", "hint"),
+    [
+        ("2016-03-27 02:30", "Europe/Berlin", "does not exist in Europe/Berlin"),
+        ("2016-10-30 02:30", "Europe/Berlin", "02:30:00+02:00 or 2016-10-30T02:30:00+01:00"),
+        ("2011-12-30", "Pacific/Apia", "the calendar skips that day"),
+        ("2011-12-30 12:00", "Pacific/Apia", "does not exist"),
+        ("2016-02-30", "UTC", "not a date"),
+        ("24:00", "UTC", "not a date and time"),
+        ("14:60", "UTC", "not a date and time"),
+        ("14:05:60", "UTC", "leap second"),
+        ("1969-12-31 12:00", "UTC", "before 1970"),
+        ("2016-11-14 14", "UTC", "not a time"),
+        ("tomorrow", "UTC", "not a time"),
+        ("0001-01-01", "+01:00", "not a date"),
+    ],
+)
+def test_a_local_time_that_means_nothing_or_two_moments_is_refused(
+    text: str, zone: str, hint: str
+) -> None:
+    with pytest.raises(TimeError) as refused:
+        parse_time(text, MIDDAY_MS, zone=parse_zone(zone))
+    assert hint in str(refused.value)
+
+
+def test_a_day_without_midnight_begins_with_its_first_moment() -> None:
+    zone = ZoneInfo("America/Sao_Paulo")
+    expected = parse_time("2016-10-16T01:00:00-02:00", 0)
+    assert parse_time("2016-10-16", 0, zone=zone) == expected
+
+
+def test_ranges_of_local_times() -> None:
+    def between(text: str) -> tuple[int | None, int | None]:
+        return parse_time_or_range(text, MIDDAY_MS, zone=BERLIN)
+
+    two, three = at("14:00"), at("15:00")
+    assert between("@14:00:15:00") == between("@14:00:1h") == (two, three)
+    assert between("@today 14:00:today 15:00") == (two, three)
+    assert between("@yesterday:today") == (at("yesterday"), at("today"))
+    with pytest.raises(TimeError, match="more than one way"):
+        between("@14:00:15:16:00")
+
+
+@given(
+    moment=st.datetimes(datetime(1971, 1, 1), datetime(2037, 12, 31)),
+    name=st.sampled_from(["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"]),
+)
+def test_a_local_time_is_refused_or_means_what_clocks_there_show(
+    moment: datetime, name: str
+) -> None:
+    zone = ZoneInfo(name)
+    local = moment.replace(microsecond=0)
+    try:
+        found = parse_time(local.isoformat(sep=" "), 0, zone=zone)
+    except TimeError:
+        offsets = {local.replace(tzinfo=zone, fold=fold).utcoffset() for fold in (0, 1)}
+        assert len(offsets) == 2
+        return
+    there = (EPOCH + timedelta(milliseconds=found)).astimezone(zone)
+    assert there.replace(tzinfo=None, fold=0) == local
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("Europe/Berln", "did you mean Europe/Berlin?"),
+        ("Europe", "not a time zone"),
+        ("../etc/passwd", "not a time zone"),
+        ("", "not a time zone"),
+        ("+24:00", "not a time zone"),
+        ("x" * 1000, "such as Europe/Berlin"),
+    ],
+)
+def test_what_is_no_zone(text: str, hint: str) -> None:
+    with pytest.raises(TimeError) as refused:
+        parse_zone(text)
+    assert hint in str(refused.value)
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize("text", ["UTC", "Z", "+00:00", "-0000", "Etc/UTC"])
+def test_names_of_utc(text: str) -> None:
+    assert parse_time("2016-11-14 17:24:32", 0, zone=parse_zone(text)) == DATE_MS
+
+
+@given(st.integers(0, 10**15))
+def test_lengths_are_read_as_they_are_written(length_ms: int) -> None:
+    assert parse_length(format_length(length_ms)) == length_ms

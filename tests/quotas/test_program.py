@@ -21,7 +21,7 @@ def test_before_the_first_start_and_live(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert program.ok("quota", "list", "--data-dir", tmp_path / "empty").out == "no quotas\n"
     said = program.ok("quota", "set", "--for-user", "a", "producer_byte_rate=1048576", *offline).out
-    assert said == "set for user a: producer_byte_rate 1048576 B/s\n"
+    assert said == "set for user a: producer_byte_rate 1MiB/s\n"
     with serving(data) as server:
         locked = program("quota", "list", *offline)
         assert (locked.code, "--server" in locked.err) == (1, True)
@@ -30,7 +30,7 @@ def test_before_the_first_start_and_live(tmp_path: Path) -> None:
         live.ok("quota", "set", "--for-user-defaults", "--for-client-id", "c", *both)
         live.ok("quota", "set", "--for-client-defaults", "controller_mutation_rate=0.5")
         shown = live.ok("quota", "list").out
-        for text in ("<default>", "consumer_byte_rate 5000000 B/s", "0.5 partitions/s", "2.5 %"):
+        for text in ("<default>", "consumer_byte_rate 5MB/s", "0.5 partitions/s", "2.5 %"):
             assert text in shown
         live.ok(
             "quota", "remove", "--for-user-defaults", "--for-client-id", "c", "request_percentage"

@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "congestion": set(),
     "setup": set(),
     "protocol": {"compiled", "values"},
-    "config": {"protocol", "values"},
+    "config": {"protocol", "times", "values"},
     "storage": BASE,
     "client": BASE | {"compiled", "congestion"},
     "blocking": BASE | {"client"},

@@ -42,14 +42,17 @@ def test_before_the_first_start_and_live(tmp_path: Path) -> None:
         asked = ("--operation", "describe", "--topic", "t-1", "--json")
 
         def verdict(who: str) -> tuple[bool, str, str]:
-            told = json.loads(live.ok("acl", "test", who, *asked).out)
+            said = live("acl", "test", who, *asked)
+            told = json.loads(said.out)
+            assert (said.code, said.err) == (0 if told["allowed"] else 1, "")
             return told["allowed"], told["reason"], told["authorization"]
 
         assert verdict("User:a") == (True, "allowed by a rule", "on")
         assert verdict("User:b") == (False, "no rule", "on")
         assert verdict("User:root") == (True, "super user", "on")
-        shown = live.ok("acl", "test", "User:b", *READ, "--topic", "t-1").out
-        assert shown == "refused: User:b at * may not Read topic 't-1'\n"
+        shown = live("acl", "test", "User:b", *READ, "--topic", "t-1")
+        assert (shown.code, shown.err) == (1, "")
+        assert shown.out == "refused: User:b at * may not Read topic 't-1'\n"
         for host in ("localhost", "*", "bad"):
             wrong = live("acl", "test", "User:b", *READ, "--topic", "t-1", "--host", host)
             assert (wrong.code, wrong.out) == (2, "")

@@ -1,27 +1,28 @@
 """`horolog topic`: create, list, describe, alter, delete, trim."""
 
 import asyncio
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
 
 import typer
 
-from ..client.administer.admin import Admin
-from ..client.cluster.servers import Servers
-from ..client.results import AfterEnd, Found, NoTimestamps, TopicDescription
-from ..clock import SystemClock
-from ..protocol.api.log.list_offsets import EARLIEST, LATEST
-from ..protocol.errors import HorologError
-from ..times import INT64_MAX, TimeError, parse_time
-from ..values import value_class
-from .broker_requests import ask, partitions_of
-from .errors import CommandFailed, WrongUsage, note
-from .options import (
+from ...client.administer.admin import Admin
+from ...client.cluster.servers import Servers
+from ...client.results import AfterEnd, Found, NoTimestamps, TopicDescription
+from ...clock import SystemClock
+from ...config.topic import shown_value
+from ...protocol.api.log.list_offsets import EARLIEST, LATEST
+from ...protocol.errors import HorologError
+from ...values import value_class
+from ..broker_requests import ask, partitions_of
+from ..errors import CommandFailed, WrongUsage, is_terminal, note
+from ..options import (
     DEFAULT_SERVER,
     INT32_MAX,
     AnyUnit,
+    AtEnd,
     AtOffset,
-    AtTime,
     Json,
     Partition,
     Position,
@@ -30,22 +31,33 @@ from .options import (
     check_text,
     complete_topic,
     group,
-    name_values,
-    refused,
+    parse_position,
 )
-from .output import (
+from ..output import (
+    NOTHING,
     emit,
     emit_object,
     json_line,
+    json_time,
     not_cleaned_yet,
     plural,
     shown_number,
     shown_size,
+    shown_time,
     table,
 )
-
-_OFFSET: Final = "offset:"
-_LATEST: Final = "latest"
+from .extent import (
+    PartitionExtent,
+    TopicExtent,
+    extent_of,
+    for_each,
+    messages_of_times,
+    partition_extent,
+    time_of_offset,
+    topic_extents,
+    whole_topic,
+)
+from .settings import Settings, complete_setting_name, given_settings
 
 _MIN_INSYNC: Final = "min.insync.replicas"
 
@@ -63,10 +75,7 @@ Existing = Annotated[
         callback=check_text,
     ),
 ]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A setting of the topic; may be repeated."),
-]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @topics.command()
@@ -90,7 +99,7 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Create a topic."""
-    given = name_values(settings or [])
+    given = given_settings(settings)
 
     async def make(admin: Admin) -> str:
         await admin.create_topic(
@@ -108,18 +117,91 @@ def create(
 
 @topics.command("list")
 def list_(server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
-    """List the topics."""
-    found = ask(Admin, server, Admin.list_topics)
+    """List the topics, with what each has stored and for how long.
+
+    The first time is that of the first message in each log, the last time the largest of all
+    messages. What the server does not tell, or the user may not know, is - (null with --json).
+    """
+    found = ask(Admin, server, _listed)
     if as_json:
-        emit(
-            json_line({"topic": name, "partitions": partitions})
-            for name, partitions in found.items()
-        )
+        emit(_listed_as_json(*each) for each in found)
     elif found:
-        rows = [(name, str(partitions)) for name, partitions in found.items()]
-        emit(table(("topic", "partitions"), rows, right=("partitions",)))
+        emit(table(_LIST_COLUMNS, [_listed_as_row(*each) for each in found], right=_LIST_RIGHT))
     else:
         emit(["no topics"])
+
+
+_LIST_COLUMNS: Final = ("topic", "partitions", "messages", "size", "first", "last", "retention")
+_LIST_RIGHT: Final = ("partitions", "messages", "size")
+_RETENTION: Final = ("retention.ms", "retention.bytes", "cleanup.policy")
+
+Listed = tuple[str, int, TopicExtent, Mapping[str, str]]
+"""Name, partitions and extent of a topic, and its settings of `_RETENTION`; none if unknown."""
+
+
+async def _listed(admin: Admin) -> list[Listed]:
+    counts = await admin.list_topics()
+    extents = await topic_extents(admin, counts)
+    described = await for_each(admin.describe_topic, counts)
+    return [
+        (name, count, extents[name], _retention(described[name])) for name, count in counts.items()
+    ]
+
+
+def _retention(description: TopicDescription | None) -> Mapping[str, str]:
+    if description is None:
+        return {}
+    return {one.name: one.value or "" for one in description.settings if one.name in _RETENTION}
+
+
+def _listed_as_json(
+    name: str, partitions: int, extent: TopicExtent, settings: Mapping[str, str]
+) -> str:
+    return json_line(
+        topic=name,
+        partitions=partitions,
+        messages=extent.messages,
+        size_bytes=extent.size_bytes,
+        first_ms=extent.first_ms,
+        last_ms=extent.last_ms,
+        retention_ms=_number(settings.get("retention.ms")),
+        retention_bytes=_number(settings.get("retention.bytes")),
+        cleanup_policy=settings.get("cleanup.policy"),
+    )
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text else None
+
+
+def _listed_as_row(
+    name: str, partitions: int, extent: TopicExtent, settings: Mapping[str, str]
+) -> tuple[str, ...]:
+    return (
+        name,
+        str(partitions),
+        shown_number(extent.messages),
+        shown_size(extent.size_bytes),
+        shown_time(extent.first_ms),
+        shown_time(extent.last_ms),
+        _retention_as_text(settings),
+    )
+
+
+def _retention_as_text(settings: Mapping[str, str]) -> str:
+    """Return `7d`, `7d, 1GiB`, `compact` or `no limit`."""
+    if not settings:
+        return NOTHING
+    policies = settings.get("cleanup.policy", "delete").split(",")
+    parts = [policy for policy in policies if policy != "delete"]
+    if "delete" in policies:
+        limits = [
+            shown_value(name, text)
+            for name in _RETENTION[:2]
+            if (text := settings.get(name, "-1")) and int(text) >= 0
+        ]
+        parts += limits or ["no limit"]
+    return ", ".join(parts)
 
 
 @topics.command()
@@ -151,7 +233,11 @@ def alter(
     settings: Settings = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A setting to give back; may be repeated."),
+        typer.Option(
+            metavar="NAME",
+            autocompletion=complete_setting_name,
+            help="A setting to give back; may be repeated.",
+        ),
     ] = None,
     server: Server = DEFAULT_SERVER,
     as_json: Json = False,
@@ -162,7 +248,7 @@ def alter(
     Stored messages stay in their partitions; with more partitions, new messages with the same key
     may go to another partition than before.
     """
-    changes: dict[str, str | None] = dict(name_values(settings or []))
+    changes: dict[str, str | None] = dict(given_settings(settings))
     for unwanted in unset or []:
         if unwanted in changes:
             raise WrongUsage(f"--unset {unwanted}: it is in --set too")
@@ -224,10 +310,37 @@ def _warn(text: str) -> None:
 
 
 @topics.command()
-def delete(name: Existing, server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
-    """Delete a topic and its messages."""
+def delete(
+    name: Existing, yes: Yes = False, server: Server = DEFAULT_SERVER, as_json: Json = False
+) -> None:
+    """Delete a topic and its messages.
+
+    Says how many messages go, and of which times. On a terminal it asks first; without one, and
+    with --yes, it does not.
+    """
+    extent = ask(Admin, server, lambda admin: extent_of(admin, name))
+    _confirm(yes, f"this deletes topic {whole_topic(name, extent)}")
     ask(Admin, server, lambda admin: admin.delete_topic(name))
-    emit([json_line({"topic": name}) if as_json else f"deleted topic {name}"])
+    if as_json:
+        emit_object(
+            topic=name,
+            messages=extent.messages,
+            size_bytes=extent.size_bytes,
+            first_ms=extent.first_ms,
+            last_ms=extent.last_ms,
+        )
+    else:
+        emit([f"deleted topic {whole_topic(name, extent)}"])
+
+
+def _confirm(yes: bool, what: str) -> None:
+    """Ask before something is deleted, if a person at a terminal can answer. Raises
+    CommandFailed."""
+    if yes or not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+        return
+    note(what)
+    if not typer.confirm("Do this?", err=True):
+        raise CommandFailed("nothing was deleted; --yes does not ask")
 
 
 def trim(
@@ -237,10 +350,11 @@ def trim(
         typer.Option(
             metavar="POS",
             help="Keep this and what is behind it: a time (2016-11-14T17:24:32Z, @-1h, epoch "
-            "milliseconds), offset:N, or latest, which keeps nothing.",
+            "milliseconds), offset:N, earliest, which keeps all, or latest, which keeps nothing.",
         ),
     ],
     partition: Partition = None,
+    yes: Yes = False,
     server: Server = DEFAULT_SERVER,
     as_json: Json = False,
     any_unit: AnyUnit = False,
@@ -248,56 +362,85 @@ def trim(
     """Delete the oldest messages of a topic, for good.
 
     With a time, all messages before the first one, in offset order, with that time or a later one
-    are deleted: no message with a later time is lost. Disk space is freed in whole segments, after
-    file.delete.delay.ms.
+    are deleted: no message with a later time is lost. Says how many messages go, and the times of
+    the first and the last of them. On a terminal it asks first; without one, and with --yes, it
+    does not. Disk space is freed in whole segments, after file.delete.delay.ms.
     """
-    target = _target(before, any_unit)
-    starts = asyncio.run(_trim(server, name, partition, target))
+    target = parse_position(before, "--before", SystemClock().now_ms(), any_unit)
+    plan = asyncio.run(_trim_plan(server, name, partition, target))
+    gone = sum(one.messages for one in plan)
+    if gone:
+        first_ms = min((one.first_ms for one in plan if one.first_ms is not None), default=None)
+        last_ms = max((one.last_ms for one in plan if one.last_ms is not None), default=None)
+        _confirm(yes, f"this deletes {messages_of_times(gone, first_ms, last_ms)} of {name}")
+    starts = asyncio.run(_carry_out(server, name, plan))
     if as_json:
-        emit(json_line({"partition": at, "log_start_offset": start}) for at, start in starts)
+        emit(_trimmed_as_json(*each) for each in zip(plan, starts, strict=True))
         return
-    rows = [(str(at), str(start)) for at, start in starts]
-    columns = ("partition", "first offset")
-    emit(table(columns, rows, right=columns))
+    rows = [
+        (
+            str(one.partition),
+            str(start),
+            str(one.messages),
+            shown_time(one.first_ms),
+            shown_time(one.last_ms),
+        )
+        for one, start in zip(plan, starts, strict=True)
+    ]
+    columns = ("partition", "first offset", "deleted", "from", "to")
+    emit(table(columns, rows, right=columns[:3]))
 
 
-def _target(text: str, any_unit: bool) -> Position | None:
-    """Parse `--before`: the position from which messages are kept; None keeps nothing. Raises
-    WrongUsage."""
-    if text == _LATEST:
-        return None
-    digits = text.removeprefix(_OFFSET)
-    if digits != text:
-        if not digits.isascii() or not digits.isdigit() or int(digits[:20]) > INT64_MAX:
-            raise WrongUsage(f"--before {text}: write offset:N with N from 0 to {INT64_MAX}")
-        return AtOffset(int(digits))
-    try:
-        return AtTime(parse_time(text, SystemClock().now_ms(), any_unit))
-    except TimeError as error:
-        raise WrongUsage(f"--before: {refused(error)}; or offset:N, or latest") from None
+def _trimmed_as_json(step: PartitionExtent, log_start_offset: int) -> str:
+    return json_line(
+        partition=step.partition,
+        log_start_offset=log_start_offset,
+        messages=step.messages,
+        first_ms=json_time(step.first_ms),
+        last_ms=json_time(step.last_ms),
+    )
 
 
-async def _trim(
-    server: Servers, name: str, partition: int | None, before: Position | None
-) -> list[tuple[int, int]]:
-    """Trim the partitions; return each with its new log start."""
+async def _trim_plan(
+    server: Servers, name: str, partition: int | None, before: Position
+) -> list[PartitionExtent]:
+    """Return for each partition the messages that go: `end` is the new log start."""
     async with Admin(server, check_units=False) as admin:
         partitions = await partitions_of(admin, name, partition)
         # All offsets are found before the first partition is trimmed, so that an error in a search
         # changes nothing.
         offsets = [await _offset(admin, name, number, before) for number in partitions]
-        return [
-            (number, await admin.delete_records(name, number, offset))
-            for number, offset in zip(partitions, offsets, strict=True)
-        ]
+        there = [await partition_extent(admin, name, number) for number in partitions]
+    return [
+        await _leaving(server, name, one, offset)
+        for one, offset in zip(there, offsets, strict=True)
+    ]
 
 
-async def _offset(admin: Admin, name: str, partition: int, before: Position | None) -> int:
+async def _leaving(
+    server: Servers, name: str, there: PartitionExtent, offset: int
+) -> PartitionExtent:
+    """Return the part of a partition that is below `offset`."""
+    last_ms = None
+    if there.start < offset <= there.end:
+        last_ms = await time_of_offset(server, name, there.partition, offset - 1)
+    first_ms = there.first_ms if there.start < offset else None
+    return PartitionExtent(there.partition, there.start, offset, first_ms, last_ms)
+
+
+async def _carry_out(server: Servers, name: str, plan: Sequence[PartitionExtent]) -> list[int]:
+    """Trim the partitions; return their new log starts."""
+    async with Admin(server) as admin:
+        return [await admin.delete_records(name, one.partition, one.end) for one in plan]
+
+
+async def _offset(admin: Admin, name: str, partition: int, before: Position) -> int:
     if isinstance(before, AtOffset):
         return before.offset
-    if before is None:
-        (end,) = await admin.list_offsets(name, partition, [LATEST])
-        return end.offset or 0
+    if isinstance(before, AtEnd):
+        sentinel = EARLIEST if before is AtEnd.EARLIEST else LATEST
+        (found,) = await admin.list_offsets(name, partition, [sentinel])
+        return found.offset or 0
     match await admin.find_offset(name, partition, timestamp_ms=before.timestamp_ms):
         case Found(offset, _):
             return offset
@@ -401,7 +544,10 @@ def _as_text(description: TopicDescription, logs: list[_Log], not_cleaned: str |
         for log in logs
     ]
     count = description.partitions
-    settings = [(one.name, one.value or "", one.source) for one in description.settings]
+    settings = [
+        (one.name, shown_value(one.name, one.value or ""), one.source)
+        for one in description.settings
+    ]
     return [
         f"topic {description.name}: {count} {plural(count, 'partition')}",
         *([] if not_cleaned is None else [not_cleaned]),

@@ -1,0 +1,1 @@
+"""`horolog topic`: topics, what they have stored, and their settings."""

@@ -1,0 +1,170 @@
+"""`horolog top` and `horolog load`."""
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from horolog import blocking
+from horolog.cli.load import Latencies
+from horolog.clock import SystemClock
+from horolog.testing.broker import BrokerThread
+from horolog.testing.program import CommandResult
+
+from .terminal import on_terminal
+
+Run = Callable[..., CommandResult]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
+    """One broker for all tests of the module, with a port for Kafka's protocol."""
+    settings = {"kafka.listen": "127.0.0.1:0"}
+    with BrokerThread(tmp_path_factory.mktemp("server") / "data", settings) as running:
+        yield running
+
+
+@pytest.fixture
+def busy(server: BrokerThread, topic: str) -> str:
+    """A topic with three messages, of which a reader has read one."""
+    with blocking.Admin(server.address) as admin, blocking.Producer(server.address) as producer:
+        admin.create_topic(topic, partitions=2)
+        for partition in (0, 0, 1):
+            producer.send(topic, b"v", partition=partition)
+        admin.commit_position("team", topic, 0, 1)
+    return topic
+
+
+def test_top_shows_lag_by_topic(ask: Run, busy: str) -> None:
+    found = ask("top", busy, "-n", "2", "--every", "100ms", "--json").objects
+    assert len(found) == 2
+    for interval in found:
+        assert interval["interval_s"] > 0.05
+        (one,) = interval["topics"]
+        assert one.pop("lag_s") >= 0
+        assert one == {
+            "topic": busy,
+            "messages": 0,
+            "messages_per_s": 0.0,
+            "lateness_s": None,
+            "lag": 1,
+            "reader": "team",
+        }
+
+
+def test_top_counts_new_messages_and_their_lateness(
+    server: BrokerThread, ask: Run, busy: str
+) -> None:
+    ended = threading.Event()
+
+    def send() -> None:
+        with blocking.Producer(server.address) as producer:
+            while not ended.wait(0.02):
+                producer.send(busy, b"late", timestamp_ms=SystemClock().now_ms() - 5000)
+
+    with ThreadPoolExecutor(1) as others:
+        sending = others.submit(send)
+        try:
+            found = ask("top", busy, "-n", "3", "--every", "300ms", "--json").objects
+        finally:
+            ended.set()
+            sending.result()
+    rates = [one for interval in found for one in interval["topics"] if one["messages"]]
+    assert rates
+    assert all(one["messages_per_s"] > 0 for one in rates)
+    assert all(one["lateness_s"] >= 5 for one in rates)
+
+
+def test_top_prints_tables_to_a_file(ask: Run, busy: str) -> None:
+    lines = ask("top", "-n", "1", "--every", "100ms").out.splitlines()
+    columns = "topic messages/s messages lateness lag behind reader"
+    assert lines[1].split() == columns.split()
+    assert any(line.split()[0] == busy for line in lines[2:] if line)
+
+
+def test_top_is_drawn_anew_on_a_terminal(
+    server: BrokerThread, busy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOROLOG_SERVER", server.address)
+    shown = on_terminal("top", busy, "-n", "2", "--every", "100ms", columns=120, all_of_it=True)
+    assert shown.code == 0
+    assert shown.err.count("\x1b[2J") == 2
+    assert busy in shown.err
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--every", "0s"], "from 100 ms"),
+        (["--every", "x"], "not a length of time"),
+        (["-n", "0"], "-n"),
+    ],
+)
+def test_what_top_refuses(ask: Run, options: list[str], text: str) -> None:
+    assert text in ask("top", *options, code=2).err
+
+
+def test_top_of_a_topic_that_is_missing(ask: Run) -> None:
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in ask("top", "nowhere", "-n", "1", code=1).err
+
+
+@pytest.mark.parametrize("protocol", ["native", "kafka"])
+def test_load_measures_and_leaves_nothing(ask: Run, server: BrokerThread, protocol: str) -> None:
+    address = server.address if protocol == "native" else f"kafka://{server.kafka_address}"
+    options = ("-n", "200", "--size", "1KiB", "--partitions", "2", "--json")
+    (found,) = ask("load", *options, "--server", address).objects
+    assert (found["sent"], found["read"], found["failed"]) == (200, 200, 0)
+    assert (found["size_bytes"], found["messages_per_s"] > 0) == (1024, True)
+    for latency in (found["ack_ms"], found["end_to_end_ms"]):
+        assert 0 < latency["p50"] <= latency["p99"] <= latency["max"]
+    assert "horolog-load-" not in ask("topic", "list").out
+
+
+def test_load_at_a_rate_into_a_topic_that_stays(ask: Run, topic: str) -> None:
+    said = ask("load", topic, "--rate", "100", "--for", "200ms").out
+    assert said.splitlines()[0].endswith("/s")
+    (found,) = (one for one in ask("topic", "list", "--json").objects if one["topic"] == topic)
+    assert 5 <= found["messages"] <= 21
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--size", "5"], "from 24 to"),
+        (["--size", "1GiB"], "from 24 to"),
+        (["--size", "10M"], "M could be MiB or MB"),
+        (["--for", "2d"], "from 1ms to 24h"),
+        (["--rate", "0"], "--rate"),
+    ],
+)
+def test_what_load_refuses(ask: Run, options: list[str], text: str) -> None:
+    assert text in ask("load", *options, code=2).err
+
+
+def test_messages_that_are_refused_fail_the_load(ask: Run, topic: str) -> None:
+    ask("topic", "create", topic, "--set", "max.message.bytes=1000")
+    said = ask("load", topic, "-n", "2", "--size", "2000", "--json", code=1)
+    assert said.objects[0]["failed"] == 2
+    assert "messages were refused: MESSAGE_TOO_LARGE" in said.err
+
+
+@given(st.lists(st.floats(1e-5, 100), min_size=1, max_size=200))
+def test_percentiles_are_at_most_two_percent_too_high(durations: list[float]) -> None:
+    counted = Latencies()
+    for seconds in durations:
+        counted.add(seconds)
+    found = counted.milliseconds()
+    durations.sort()
+    for name, percent in (("p50", 50.0), ("p90", 90.0), ("p99", 99.0)):
+        exact = durations[max(math.ceil(len(durations) * percent / 100) - 1, 0)] * 1000
+        shown = found[name]
+        assert shown is not None
+        assert exact * 0.999 - 0.001 <= shown <= exact * 1.021 + 0.001
+
+
+def test_without_durations_there_are_no_percentiles() -> None:
+    assert set(Latencies().milliseconds().values()) == {None}

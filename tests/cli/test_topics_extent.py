@@ -1,0 +1,158 @@
+"""What `topic list`, `trim` and `delete` say of a topic's messages; and settings with units."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from horolog import blocking
+from horolog.testing.broker import BrokerThread
+from horolog.testing.program import CommandResult, Program
+
+from .terminal import on_terminal
+
+Run = Callable[..., CommandResult]
+
+BASE_MS = 1479132000000
+"""2016-11-14T14:00:00Z."""
+FIRST, LAST = "2016-11-14T14:00:05.000Z", "2016-11-14T14:00:09.000Z"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
+    """One broker for all tests of the module, with a port for Kafka's protocol."""
+    settings = {"kafka.listen": "127.0.0.1:0"}
+    with BrokerThread(tmp_path_factory.mktemp("server") / "data", settings) as running:
+        yield running
+
+
+@pytest.fixture
+def clicks(horolog: Program, topic: str) -> str:
+    """Three messages in two partitions, the first of which is not the earliest."""
+    lines = [
+        json.dumps({"value": "v", "partition": partition, "timestamp_ms": BASE_MS + after_ms})
+        for partition, after_ms in ((0, 5000), (0, 9000), (1, 7000))
+    ]
+    settings = ("--set", "retention.ms=-1", "--set", "retention.bytes=1GiB")
+    horolog.ok("topic", "create", topic, "--partitions", "2", *settings)
+    horolog.ok("produce", topic, "--json", stdin="\n".join(lines))
+    return topic
+
+
+def test_the_list_has_messages_bytes_times_and_retention(ask: Run, clicks: str) -> None:
+    (found,) = (one for one in ask("topic", "ls", "--json").objects if one["topic"] == clicks)
+    size = found.pop("size_bytes")
+    assert size > 0
+    assert found == {
+        "topic": clicks,
+        "partitions": 2,
+        "messages": 3,
+        "first_ms": BASE_MS + 5000,
+        "last_ms": BASE_MS + 9000,
+        "retention_ms": -1,
+        "retention_bytes": 2**30,
+        "cleanup_policy": "delete",
+    }
+    heading, *rows = [line.split() for line in ask("topic", "list").out.splitlines()]
+    columns = ["topic", "partitions", "messages", "size", "first", "last", "retention"]
+    assert heading == columns
+    assert [clicks, "2", "3", str(size), "B", FIRST, LAST, "1GiB"] in rows
+
+
+def test_the_list_over_kafkas_protocol(ask: Run, server: BrokerThread, clicks: str) -> None:
+    kafka = ("--server", f"kafka://{server.kafka_address}")
+    (found,) = (
+        one for one in ask("topic", "ls", "--json", *kafka).objects if one["topic"] == clicks
+    )
+    assert (found["messages"], found["size_bytes"] > 0) == (3, True)
+    assert (found["first_ms"], found["last_ms"]) == (BASE_MS + 5000, None)
+    assert found["retention_bytes"] == 2**30
+    ask("topic", "alter", clicks, "--set", "retention.ms=12h", *kafka)
+    assert ["retention.ms", "12h", "topic"] in [
+        line.split() for line in ask("topic", "describe", clicks, *kafka).out.splitlines()
+    ]
+    trimmed = ask("topic", "trim", clicks, "--before", "latest", "--json", *kafka).objects
+    assert [(one["messages"], one["last_ms"]) for one in trimmed] == [
+        (2, BASE_MS + 9000),
+        (1, BASE_MS + 7000),
+    ]
+
+
+def test_units_in_settings(ask: Run, topic: str) -> None:
+    ask("topic", "create", topic, "--set", "retention.ms=7d", "--set", "segment.bytes=1GiB")
+    said = ask("topic", "alter", topic, "--set", "segment.ms=90s", "--json").objects
+    assert said == [{"topic": topic, "settings": {"segment.ms": "90000"}}]
+    (described,) = ask("topic", "describe", topic, "--json").objects
+    values = {one["name"]: one["value"] for one in described["settings"]}
+    assert values["retention.ms"] == "604800000"
+    assert (values["segment.ms"], values["segment.bytes"]) == ("90000", str(2**30))
+    lines = [line.split() for line in ask("topic", "describe", topic).out.splitlines()]
+    for line in (["retention.ms", "7d"], ["segment.ms", "1m30s"], ["segment.bytes", "1GiB"]):
+        assert [*line, "topic"] in lines
+    refused = ask("topic", "alter", topic, "--set", "log.roll.hours=90s", code=2)
+    assert "90s is not a whole number of hours" in refused.err
+    refused = ask("topic", "alter", topic, "--set", "segment.bytes=10M", code=2)
+    assert "M could be MiB or MB" in refused.err
+
+
+def test_units_over_the_wire_become_numbers(tmp_path: Path) -> None:
+    """As a program of Kafka's sends and reads them, also after a restart."""
+    with BrokerThread(tmp_path / "data", {"kafka.listen": "127.0.0.1:0"}) as broker:
+        for number, address in enumerate((broker.address, f"kafka://{broker.kafka_address}")):
+            with blocking.Admin(address) as admin:
+                admin.create_topic(f"t{number}", settings={"retention.ms": "7d"})
+                admin.alter_topic(f"t{number}", {"segment.bytes": "1GiB"})
+        broker.restart()
+        for number, address in enumerate((broker.address, f"kafka://{broker.kafka_address}")):
+            with blocking.Admin(address) as admin:
+                settings = admin.describe_topic(f"t{number}").settings
+            values = {one.name: one.value for one in settings}
+            assert values["retention.ms"] == "604800000"
+            assert values["segment.bytes"] == str(2**30)
+
+
+def test_a_deletion_says_what_went(ask: Run, clicks: str) -> None:
+    said = ask("topic", "rm", clicks)
+    assert said.err == ""
+    assert said.out.startswith(f"deleted topic {clicks}: 3 messages of {FIRST} to {LAST}, ")
+
+
+def test_a_deletion_as_json(ask: Run, clicks: str) -> None:
+    (said,) = ask("topic", "delete", clicks, "--json").objects
+    times = {"first_ms": BASE_MS + 5000, "last_ms": BASE_MS + 9000}
+    assert said == {"topic": clicks, "messages": 3, "size_bytes": said["size_bytes"], **times}
+
+
+@pytest.fixture
+def address(server: BrokerThread, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("HOROLOG_SERVER", server.address)
+    return server.address
+
+
+@pytest.mark.usefixtures("address")
+def test_a_terminal_is_asked_before_a_topic_is_deleted(ask: Run, clicks: str) -> None:
+    kept = on_terminal("topic", "delete", clicks, all_of_it=True, typed="n\n")
+    assert kept.code == 1
+    assert f"this deletes topic {clicks}: 3 messages of {FIRST} to {LAST}" in kept.err
+    assert "nothing was deleted" in kept.err
+    assert on_terminal("topic", "delete", clicks, all_of_it=True, typed="y\n").code == 0
+    assert clicks not in ask("topic", "list").out
+
+
+@pytest.mark.usefixtures("address")
+def test_a_terminal_is_asked_before_messages_are_trimmed(ask: Run, clicks: str) -> None:
+    trim = ("topic", "trim", clicks, "--before", "2016-11-14T14:00:07Z")
+    kept = on_terminal(*trim, all_of_it=True, typed="n\n")
+    assert kept.code == 1
+    assert f"this deletes 1 message of {FIRST} to {FIRST} of {clicks}" in kept.err
+    assert on_terminal(*trim, "--yes", all_of_it=True, typed="").code == 0
+    (described,) = ask("topic", "describe", clicks, "--json").objects
+    assert [one["log_start_offset"] for one in described["partitions"]] == [1, 0]
+
+
+@pytest.mark.usefixtures("address")
+def test_a_topic_that_is_missing_is_not_asked_about() -> None:
+    said = on_terminal("topic", "delete", "nowhere", all_of_it=True, typed="")
+    assert said.code == 1
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in said.err
