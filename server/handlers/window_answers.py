@@ -531,7 +531,7 @@ class _WindowFetch:
             committed = self._committed
             window, known = part.window, read.known
             latest = await latest_offset(services, log, window, known, committed=committed)
-            end = max(latest, part.wanted.fetch_offset, read.kept_offset)
+            end = max(latest, read.kept_offset)
             result.high_watermark = result.last_stable_offset = end
         if self._committed:
             result.aborted_transactions = []  # What was aborted is left out here.

@@ -33,7 +33,7 @@ from .reading import earliest, offset_of, read
 BLOCK_BYTES = 600
 FIRST_WITH_TIMES, FIRST_WITH_LEVELS = 2, 4
 SEED = 2016
-SOME, MANY = 60, 3_000
+SOME, MANY = 40, 3_000
 TOPICS = count()
 
 

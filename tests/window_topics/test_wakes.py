@@ -32,7 +32,7 @@ HOUR_MS = 3_600_000
 BEFORE, AFTER = AT_14 - 7, AT_14 + HOUR_MS
 WINDOW = "t..20161114T14Z..1h"
 COMPRESSED = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
-APPENDS = 40
+APPENDS = 20
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ async def test_after_a_restart(tmp_path: Path, looks: list[int]) -> None:
 
 async def test_through_a_roll(broker: Broker, looks: list[int]) -> None:
     async with waiting_at(broker) as reader:
-        await reader.producer.call(create_topic("t", retention_ms=-1, segment_bytes=2_000))
+        await reader.producer.call(create_topic("t", retention_ms=-1, segment_bytes=1_000))
         await KINDS["spread"](reader, 0)
         waiting = await reader.parked()
         looks.clear()
