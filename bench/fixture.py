@@ -1,4 +1,4 @@
-"""`python -m horolog.bench.fixture`: how long a test waits for `horolog_broker`, before and after it.
+"""`python -m horolog.bench.fixture`: how long a test waits for `horolog_broker`.
 
 A test makes ten topics with a message each; after it, the broker is put back. The start of the
 broker, and a cluster's, are paid once.

@@ -76,7 +76,9 @@ def record(
     bounds = parse_bounds(start, until, SystemClock().now_ms(), any_unit)
     window = window_of(bounds, by)
     if window is None and bounds != (None, None):
-        raise WrongUsage("record writes a window of time: give --from and --until times, not offsets")
+        raise WrongUsage(
+            "record writes a window of time: give --from and --until times, not offsets"
+        )
     reading = RecordReading(
         server,
         read_from,

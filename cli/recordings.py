@@ -5,9 +5,9 @@ A line is a JSON object. The first says what was recorded:
     {"recording": 1, "topic": "clicks", "partitions": 3, "from_ms": 1479142800000,
      "until_ms": 1479146400000}
 
-`from_ms` and `until_ms` are null for an open side. Each further line is a message as `horolog consume
---json` prints it and `horolog produce --json` takes it. The messages of a partition stand in the
-order of their offsets.
+`from_ms` and `until_ms` are null for an open side. Each further line is a message as
+`horolog consume --json` prints it and `horolog produce --json` takes it. The messages of a
+partition stand in the order of their offsets.
 """
 
 import json

@@ -29,7 +29,6 @@ from .output import (
     shown_time,
 )
 
-
 Emit = Callable[[Iterable[str]], None]
 """Writes lines."""
 

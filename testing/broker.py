@@ -148,7 +148,7 @@ class BrokerThread(ClockWatcher):
     def snapshot(self) -> BrokerSnapshot:
         """Take a snapshot: of topics, messages, positions, groups, settings and users, and of the
         clock. Connections stay open."""
-        mark = self.in_loop(_mark)
+        mark = self.in_loop(state_mark)
         clock = self.clock.offset()
         last = self._last
         if last is not None and last.mark == mark and last.clock == clock:
@@ -183,8 +183,8 @@ class BrokerThread(ClockWatcher):
 
     @contextmanager
     def borrowed(self, settings: Mapping[str, object] | None = None) -> Iterator[None]:
-        """Lend the broker to a test, with more `settings`: at the end of the block it has the state,
-        the settings and the clock that it had before, and no faults."""
+        """Lend the broker to a test, with more `settings`: at the end of the block it has the
+        state, the settings and the clock that it had before, and no faults."""
         own = self.settings
         if not self.is_running:
             self.start()
@@ -369,7 +369,8 @@ async def _tick(broker: Broker) -> None:
             await _follow(broker, more)
 
 
-async def _mark(broker: Broker) -> StateMark:
+async def state_mark(broker: Broker) -> StateMark:
+    """Return up to where the logs of a broker are written."""
     directory = broker.directory
     return StateMark(
         directory.metadata.log.log_end_offset,
@@ -384,7 +385,7 @@ async def _copy(broker: Broker, folder: Path) -> StateMark:
     """Copy the data directory as it is now, after everything is in its files."""
     await synced(broker, *broker.directory.open_logs())
     await broker.services.work.in_storage_thread(broker.directory.write_checkpoints)
-    mark = await _mark(broker)
+    mark = await state_mark(broker)
     copy_directory(broker.settings.data_dir, folder)
     return mark
 

@@ -2,7 +2,6 @@
 steps, freezes, sets and speeds up."""
 
 import math
-from collections.abc import Callable
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -168,8 +167,8 @@ class MovingClock:
 def instant_ms(time: Instant, now_ms: int) -> int:
     """Return a time in epoch milliseconds; texts such as `@-1h` count from `now_ms`.
 
-    Raises `ValueError` for a datetime without a zone, `TimeError` for a text that is no time and for
-    a number that looks like seconds.
+    Raises `ValueError` for a datetime without a zone, `TimeError` for a text that is no time and
+    for a number that looks like seconds.
     """
     if isinstance(time, str):
         return parse_time(time, now_ms)

@@ -3,19 +3,19 @@ one clock. No broker is promoted but by the test."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from ..client.administer.admin import ReplicaAdmin
-from ..protocol.errors import HorologError
 from ..server.broker import Broker
 from ..values import value_class
-from .broker import BrokerThread
+from .broker import BrokerThread, state_mark
 from .clock import ClockOffset, MovingClock
 from .faults import BrokerFaults
 from .ports import free_ports
-from .snapshots import BrokerSnapshot
+from .snapshots import BrokerSnapshot, StateMark
 from .stored import StoredTopic
 from .waiting import wait_until
 
@@ -69,6 +69,8 @@ class BrokerCluster:
         self._addresses = [f"127.0.0.1:{port}" for port in ports[::2]]
         self._kafka = [f"127.0.0.1:{port}" for port in ports[1::2]]
         self._last: ClusterSnapshot | None = None
+        self._last_led: StateMark | None = None
+        """What the leader had when `stop_leader` stopped it."""
 
     @property
     def address(self) -> str:
@@ -121,6 +123,7 @@ class BrokerCluster:
         """Stop the leader, and return it. None leads until the test promotes a follower, or starts
         the same one again."""
         leader = self.leader
+        self._last_led = leader.in_loop(state_mark)
         leader.faults.stop_leader()
         return leader
 
@@ -128,10 +131,14 @@ class BrokerCluster:
         """Have a follower lead, by default the first one that is running, and the other running
         brokers follow it. Returns when it leads and they are in sync.
 
-        Raises the broker's error if it may lack messages and `accept_loss` is false.
+        Raises the broker's error if it may lack messages and `accept_loss` is false. It lacks none
+        if it has everything that the leader had in `stop_leader`.
         """
         chosen = broker or self._first_follower()
-        asyncio.run(_promote(chosen.address, accept_loss))
+        led = self._last_led
+        complete = led is not None and chosen.in_loop(state_mark).reaches(led)
+        asyncio.run(_promote(chosen.address, accept_loss or complete))
+        self._last_led = None
         wait_until(lambda: chosen.in_loop(_leads), within_s=DEADLINE_SECONDS)
         for other in self.running:
             if other is not chosen:
@@ -144,11 +151,15 @@ class BrokerCluster:
         broker.start({"cluster.follow": self.leader.address})
 
     def wait_in_sync(self) -> None:
-        """Wait until every running follower has everything that the leader has."""
+        """Wait until every running follower has, and shows, everything that the leader has now."""
         wanted = {int(str(broker.settings["broker.id"])) for broker in self.running}
 
         def found() -> bool:
-            return wanted == self.leader.in_loop(_in_sync)
+            for broker in self.running:
+                if broker.in_loop(_in_sync) == wanted:
+                    mark = broker.in_loop(state_mark)
+                    return all(each.in_loop(partial(_shows, mark=mark)) for each in self.running)
+            return False
 
         wait_until(found, within_s=DEADLINE_SECONDS, state=lambda: "a follower is not in sync")
 
@@ -216,13 +227,19 @@ async def _leads(broker: Broker) -> bool:
 
 
 async def _in_sync(broker: Broker) -> set[int]:
-    """Return the ids of the brokers that are in sync and lack nothing."""
-    try:
-        status = broker.services.replication.describe()
-    except HorologError:
+    """Return the ids of the brokers in sync, as the leader knows them; none at a follower."""
+    if not broker.services.replication.leads:
         return set()
-    current = {each.broker_id for each in status.members if each.lag_messages <= 0}
-    return set(status.in_sync) & current
+    return set(broker.services.replication.describe().in_sync)
+
+
+async def _shows(broker: Broker, mark: StateMark) -> bool:
+    """Whether a broker shows its readers everything up to a mark."""
+    directory = broker.directory
+    shown = {(log.topic, log.partition): log.high_watermark for log in directory.open_logs()}
+    return directory.metadata.applied >= mark.metadata_end and all(
+        shown.get(key, 0) >= end for key, (_, end) in mark.logs.items()
+    )
 
 
 async def _promote(address: str, accept_loss: bool) -> int:

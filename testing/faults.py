@@ -1,5 +1,5 @@
-"""Faults that a test has a broker make: errors, late and lost answers, closed connections, throttled
-clients, rebalances.
+"""Faults that a test has a broker make: errors, late and lost answers, closed connections,
+throttled clients, rebalances.
 
 While a fault waits for its request, every request passes through here on its way to its handler.
 Otherwise none does: the broker then has the handlers that `horolog serve` has.
@@ -339,9 +339,7 @@ def _plain(name: str) -> str:
 
 def _check_seconds(seconds: float) -> None:
     if not (math.isfinite(seconds) and 0 < seconds <= DELAY_SECONDS_MAX):
-        raise ValueError(
-            f"seconds {seconds}: it must be above 0 and at most {DELAY_SECONDS_MAX:g}"
-        )
+        raise ValueError(f"seconds {seconds}: it must be above 0 and at most {DELAY_SECONDS_MAX:g}")
 
 
 def _name_of(item: Any) -> str:
@@ -421,7 +419,7 @@ def _delay(seconds: float, request: _Request) -> PendingAnswer:
         return outcome
 
     alone = isinstance(outcome, PendingAnswer) and outcome.alone
-    return PendingAnswer(ready, make, may_hurry=not alone, alone=alone)
+    return PendingAnswer(ready, make, may_hurry=True, alone=alone)
 
 
 def _drop(request: _Request) -> Any:

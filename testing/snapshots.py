@@ -32,6 +32,13 @@ class StateMark:
     logs: Mapping[tuple[str, int], Bounds]
     """The open logs."""
 
+    def reaches(self, other: "StateMark") -> bool:
+        """Whether every log is written at least as far as in `other`."""
+        ends = {key: end for key, (_, end) in self.logs.items()}
+        return self.metadata_end >= other.metadata_end and all(
+            ends.get(key, 0) >= end for key, (_, end) in other.logs.items()
+        )
+
 
 class BrokerSnapshot:
     """What a broker held at one time: topics, messages, positions, groups, settings and users; and

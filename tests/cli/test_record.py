@@ -1,5 +1,6 @@
 """`horolog record`, and its files in a test: a window of production as a fixture."""
 
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -203,6 +204,9 @@ CONTENT = st.none() | st.binary(max_size=8)
 NAMED = st.tuples(st.text(max_size=4), CONTENT)
 
 
+NUMBERS = itertools.count()
+
+
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
@@ -213,11 +217,9 @@ NAMED = st.tuples(st.text(max_size=4), CONTENT)
 def test_any_messages_come_back(
     horolog_broker: BrokerThread, tmp_path: Path, sent: list[Sent]
 ) -> None:
-    path = tmp_path / "clicks.jsonl"
-    with horolog_broker.borrowed():
-        fill(horolog_broker, sent)
-        recorded = parts(horolog_broker.topic("clicks").messages())
-        assert Program(horolog_broker.address)("record", "clicks", "--to", path).code == 0
-    with horolog_broker.borrowed():
-        assert horolog_broker.load(path).messages == len(sent)
-        assert parts(horolog_broker.topic("clicks").messages()) == recorded
+    path, name = tmp_path / "clicks.jsonl", f"topic{next(NUMBERS)}"
+    fill(horolog_broker, sent, name)
+    assert Program(horolog_broker.address)("record", name, "--to", path).code == 0
+    assert horolog_broker.load(path, topic=f"again-{name}").messages == len(sent)
+    recorded = parts(horolog_broker.topic(name).messages())
+    assert parts(horolog_broker.topic(f"again-{name}").messages()) == recorded

@@ -35,10 +35,10 @@ def _confluent_settings(bootstrap: str, idempotent: bool) -> dict[str, object]:
 def confluent(bootstrap: str, topic: str, values: Sequence[bytes], idempotent: bool) -> None:
     producer = Producer(_confluent_settings(bootstrap, idempotent))
     for value in values:
-        failed: list[object] = []
-        producer.produce(topic, value, on_delivery=lambda error, _, to=failed: to.append(error))
+        told: list[object] = []
+        producer.produce(topic, value, on_delivery=lambda *found: told.append(found[0]))  # noqa: B023
         assert producer.flush(SECONDS) == 0
-        assert failed == [None]
+        assert told == [None]
 
 
 def confluent_ends(bootstrap: str, topic: str) -> tuple[int, int]:

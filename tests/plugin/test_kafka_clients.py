@@ -1,5 +1,4 @@
-"""Kafka's clients for Python at the fixture's broker, as they are: time that passes, and answers that
-get lost."""
+"""Kafka's clients for Python at the fixture's broker: time that passes, answers that get lost."""
 
 import pytest
 

@@ -7,8 +7,11 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
+
+from horolog import blocking
 
 PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 WRITTEN = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
@@ -138,3 +141,41 @@ def test_a_run_without_a_broker_loads_next_to_nothing() -> None:
     parts = {name.split(".")[1] for name in loaded if name.startswith("horolog.")}
     assert not parts & {"client", "config", "protocol", "server", "storage"}
     assert not loaded & {"uvloop", "msgpack", "aiohttp", "structlog"}
+
+
+SERVING = """
+import sys
+from threading import Thread
+from horolog.cli.main import main
+
+def tell():
+    sys.stdin.readline()
+    print(*(name for name in sys.modules if name.startswith("horolog.")), flush=True)
+
+Thread(target=tell, daemon=True).start()
+sys.argv = ["horolog", "serve", *sys.argv[1:]]
+main()
+"""
+
+
+def test_a_broker_that_serves_has_nothing_of_the_test_kit(tmp_path: Path) -> None:
+    """Not even when it has answered requests at all of its ports."""
+    ports = [f"--{kind}listen=127.0.0.1:0" for kind in ("", "kafka-", "http-")]
+    command = [sys.executable, "-c", SERVING, "--data-dir", str(tmp_path / "data"), *ports]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        addresses = dict(re.findall(r"(\w+)=(\S+)", process.stdout.readline()))
+        for address in (addresses["native"], f"kafka://{addresses['kafka']}"):
+            with blocking.Producer(address) as producer:
+                producer.send("clicks", b"value")
+        with urlopen(f"http://{addresses['http']}/metrics") as answer:
+            assert b"horolog_log_end_offset" in answer.read()
+        process.stdin.write("now\n")
+        process.stdin.flush()
+        loaded = set(process.stdout.readline().split())
+        process.terminate()
+    assert "horolog.server.dispatch" in loaded
+    assert not {name for name in loaded if name.split(".")[1] == "testing"}
