@@ -184,11 +184,13 @@ class BrokerThread(ClockWatcher):
     @contextmanager
     def borrowed(self, settings: Mapping[str, object] | None = None) -> Iterator[None]:
         """Lend the broker to a test, with more `settings`: at the end of the block it has the
-        state, the settings and the clock that it had before, and no faults."""
+        state, the settings and the clock that it had before, and no faults. Snapshots that are
+        taken in the block go with it."""
         own = self.settings
         if not self.is_running:
             self.start()
         before = self.snapshot()
+        kept = len(self._snapshots)
         more = {
             name: value
             for name, value in _named(settings or {}).items()
@@ -201,6 +203,7 @@ class BrokerThread(ClockWatcher):
         finally:
             self.faults.clear()
             self.restore(before, own)
+            self._remove_snapshots(kept)
 
     def replace_data(self, snapshot: BrokerSnapshot) -> None:
         """Give the stopped broker the data and the clock of a snapshot. Raises `ValueError` for a
@@ -212,7 +215,9 @@ class BrokerThread(ClockWatcher):
 
     def _check_own(self, snapshot: BrokerSnapshot) -> None:
         if snapshot.folder not in self._snapshots:
-            raise ValueError("the snapshot is of another broker, or of one that was closed")
+            raise ValueError(
+                "the snapshot is of another broker, or was taken in a test that has ended"
+            )
 
     def topic(self, name: str) -> StoredTopic:
         """Return a topic, to look at what is stored in it."""
@@ -249,9 +254,13 @@ class BrokerThread(ClockWatcher):
 
     def close(self) -> None:
         """Remove the snapshots."""
-        for folder in self._snapshots:
+        self._remove_snapshots(0)
+
+    def _remove_snapshots(self, kept: int) -> None:
+        """Remove all snapshots but the first `kept`."""
+        for folder in self._snapshots[kept:]:
             shutil.rmtree(folder, ignore_errors=True)
-        self._snapshots.clear()
+        del self._snapshots[kept:]
 
     def in_loop(self, call: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine in the loop of the broker, and return its result. Raises `RuntimeError`

@@ -230,7 +230,7 @@ class BrokerFaults:
         no broker."""
         self._broker = broker
         self._loop = None if broker is None else asyncio.get_running_loop()
-        if broker is not None:
+        if broker is not None and self._armed:
             self._intercept()
 
     def _add(

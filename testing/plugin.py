@@ -4,16 +4,22 @@ Every pytest run loads it where Horolog is installed, so it imports nothing that
 broker needs.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from .broker import BrokerThread
     from .cluster import BrokerCluster
+    from .snapshots import BrokerSnapshot
 
-_ANY_PORT = "127.0.0.1:0"
+_BROKER: "pytest.StashKey[BrokerThread]" = pytest.StashKey()
+_BEGINNING: "pytest.StashKey[BrokerSnapshot]" = pytest.StashKey()
+"""The state of the broker when it was started."""
+_STAYS: pytest.StashKey[int] = pytest.StashKey()
+"""How often a fixture of the session has stored something at the broker."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,7 +43,9 @@ def horolog_settings() -> Mapping[str, object]:
 
 
 @pytest.fixture(scope="session")
-def horolog_broker(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[BrokerThread]":
+def horolog_broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> "Iterator[BrokerThread]":
     """A broker on a free port, for all tests of the run, with a clock that tests move.
 
     Each test finds what fixtures of a wider scope have made, and nothing of other tests. Clients
@@ -51,7 +59,10 @@ def horolog_broker(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Broker
     native, kafka = free_ports(2)
     settings = {"listen": f"127.0.0.1:{native}", "kafka.listen": f"127.0.0.1:{kafka}"}
     with BrokerThread(tmp_path_factory.mktemp("horolog") / "data", settings) as broker:
+        stash = request.session.stash
+        stash[_BROKER], stash[_BEGINNING] = broker, broker.snapshot()
         yield broker
+    del stash[_BROKER]
 
 
 @pytest.fixture(scope="session")
@@ -78,10 +89,42 @@ def horolog_cluster(
         yield cluster
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, Any, Any]:
+    """Notice what a fixture of the session stores while a module or a class runs: it stays."""
+    broker = _running_broker(request.session)
+    if broker is None or fixturedef.scope not in ("session", "package"):
+        return (yield)
+    before = broker.snapshot()
+    result = yield
+    if broker.snapshot() is not before:
+        request.session.stash[_STAYS] = request.session.stash.get(_STAYS, 0) + 1
+    return result
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _horolog_module(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Take back, after the tests of a module, what its fixtures have stored."""
+    with _taken_back(request.session):
+        yield
+
+
+@pytest.fixture(autouse=True, scope="class")
+def _horolog_class(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Take back, after the tests of a class, what its fixtures have stored."""
+    if request.cls is None:
+        yield
+        return
+    with _taken_back(request.session):
+        yield
+
+
 @pytest.fixture(autouse=True)
-def _horolog_isolation(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Put the broker of the session back, after a test, into the state that fixtures of a wider
-    scope had made."""
+def _horolog_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Put the broker back, after a test, into the state that fixtures of a wider scope have
+    made."""
     if "horolog_broker" not in request.fixturenames:
         yield
         return
@@ -89,3 +132,25 @@ def _horolog_isolation(request: pytest.FixtureRequest) -> Iterator[None]:
     broker: BrokerThread = request.getfixturevalue("horolog_broker")
     with broker.borrowed(settings):
         yield
+
+
+def _running_broker(session: pytest.Session) -> "BrokerThread | None":
+    """Return the broker of the session if it was started and is running."""
+    broker = session.stash.get(_BROKER, None)
+    return broker if broker is not None and broker.is_running else None
+
+
+@contextmanager
+def _taken_back(session: pytest.Session) -> Iterator[None]:
+    """Restore the broker of the session, unless a fixture of the session has stored something
+    meanwhile."""
+    broker = _running_broker(session)
+    before = None if broker is None else broker.snapshot()
+    stays = session.stash.get(_STAYS, 0)
+    yield
+    broker = _running_broker(session)
+    if broker is None or session.stash.get(_STAYS, 0) != stays:
+        return
+    wanted = before or session.stash[_BEGINNING]
+    if broker.snapshot() is not wanted:
+        broker.restore(wanted)

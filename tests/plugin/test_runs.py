@@ -84,6 +84,54 @@ def test_a_test_without_the_broker(tmp_path):
     assert not list(tmp_path.iterdir())
 """
 
+OF_SESSION = """
+import pytest
+from horolog import blocking
+
+@pytest.fixture(scope="session")
+def of_session(horolog_broker):
+    with blocking.Producer(horolog_broker.address) as producer:
+        producer.send("session", b"value")
+"""
+
+LATE = """
+import pytest
+from horolog import blocking
+
+@pytest.fixture(scope="class")
+def of_class(horolog_broker):
+    with blocking.Producer(horolog_broker.address) as producer:
+        producer.send("class", b"value")
+
+@pytest.fixture
+def topics(horolog_broker):
+    def find():
+        with blocking.Admin(horolog_broker.address) as admin:
+            return sorted(admin.list_topics())
+    return find
+
+class TestOfClass:
+    def test_its_own(self, of_class, topics):
+        assert topics() == ["class"]
+
+    def test_again(self, topics):
+        assert topics() == ["class"]
+
+def test_what_a_class_made_is_gone(topics):
+    assert topics() == []
+
+def test_of_the_session(of_session, topics):
+    assert topics() == ["session"]
+"""
+
+LAST = """
+from horolog import blocking
+
+def test_what_the_session_made_stays(horolog_broker, of_session):
+    with blocking.Admin(horolog_broker.address) as admin:
+        assert sorted(admin.list_topics()) == ["session"]
+"""
+
 LOADED = """
 import json, sys
 import horolog.testing.plugin
@@ -96,6 +144,7 @@ def passed(run_pytest: Callable[..., str]) -> Counter[str]:
     """How many tests of each module passed, in one run of all: a start takes a second and more."""
     modules = {f"test_example_{number}": source for number, source in enumerate(EXAMPLES)}
     modules |= {"test_plain": SYNCHRONOUS, "test_isolation": ISOLATION}
+    modules |= {"conftest": OF_SESSION, "test_y": LATE, "test_z": LAST}
     told = run_pytest(modules, "--verbose")
     return Counter(re.findall(r"^(\w+)\.py::\S.* PASSED", told, re.MULTILINE))
 
@@ -122,7 +171,7 @@ def test_plain_tests_with_warnings_as_errors(passed: Counter[str]) -> None:
 
 
 def test_each_test_finds_what_wider_fixtures_made(passed: Counter[str]) -> None:
-    assert passed["test_isolation"] == 5
+    assert [passed[name] for name in ("test_isolation", "test_y", "test_z")] == [5, 4, 1]
 
 
 def test_the_fixtures_are_listed_with_their_meaning(run_pytest: Callable[..., str]) -> None:
