@@ -11,6 +11,7 @@ from typing import IO, Annotated, Final
 import typer
 
 from ..client.administer.admin import Admin
+from ..client.recordings import RecordingHead
 from ..clock import SystemClock
 from ..protocol.window_topics import parse_window_name
 from .errors import CommandFailed, WrongUsage, note
@@ -25,7 +26,6 @@ from .options import (
     parse_bounds,
 )
 from .output import emit
-from .recordings import RecordingHead
 from .replay import Emit, RecordReading, Replay, ReplayWindow, WindowedBy, window_of
 
 STANDARD_OUTPUT: Final = "-"

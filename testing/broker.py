@@ -34,6 +34,9 @@ from .stored import StoredTopic
 DEADLINE_SECONDS: Final = 30
 """Maximum time to start, to stop, and to run the tasks that became due in a step of the clock."""
 
+LOAD_SECONDS: Final = 600
+"""Maximum time to load a recording."""
+
 TICK_SECONDS: Final = 0.02
 """How often a broker is told the time of a clock that runs faster than the machine's."""
 
@@ -233,8 +236,12 @@ class BrokerThread(ClockWatcher):
         milliseconds, or a text on this broker's clock, such as `now` and `@-1h`. Raises `OSError`,
         `ValueError` if the file is no recording, and the errors of sending.
         """
-        return load_recording(
-            self.address, Path(file), shift_to=shift_to, topic=topic, now_ms=self.clock.now_ms()
+        now_ms = self.clock.now_ms()
+        return self.in_loop(
+            lambda broker: load_recording(
+                broker.addresses.native, Path(file), shift_to=shift_to, topic=topic, now_ms=now_ms
+            ),
+            within_s=LOAD_SECONDS,
         )
 
     def __enter__(self) -> Self:
@@ -262,13 +269,17 @@ class BrokerThread(ClockWatcher):
             shutil.rmtree(folder, ignore_errors=True)
         del self._snapshots[kept:]
 
-    def in_loop(self, call: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:
+    def in_loop(
+        self,
+        call: Callable[[Broker], Coroutine[Any, Any, T]],
+        within_s: float = DEADLINE_SECONDS,
+    ) -> T:
         """Run a coroutine in the loop of the broker, and return its result. Raises `RuntimeError`
         if the broker is stopped."""
         if self._thread is None:
             raise RuntimeError("the broker is stopped: start() it first")
         done = asyncio.run_coroutine_threadsafe(call(self._broker), self._loop)
-        return done.result(DEADLINE_SECONDS)
+        return done.result(within_s)
 
     # What the clock tells.
 

@@ -1,7 +1,6 @@
 """A cluster in the process of a test: a leader and its followers, each in a thread of its own, with
 one clock. No broker is promoted but by the test."""
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -137,7 +136,8 @@ class BrokerCluster:
         chosen = broker or self._first_follower()
         led = self._last_led
         complete = led is not None and chosen.in_loop(state_mark).reaches(led)
-        asyncio.run(_promote(chosen.address, accept_loss or complete))
+        loses = accept_loss or complete  # By the leader's mark nothing is lost then.
+        chosen.in_loop(lambda broker: _promote(broker.addresses.native, loses))
         self._last_led = None
         wait_until(lambda: chosen.in_loop(_leads), within_s=DEADLINE_SECONDS)
         for other in self.running:

@@ -1,12 +1,13 @@
 """Loads recordings of `horolog record` into a broker, their times moved if a test wants that."""
 
+import asyncio
 from collections import deque
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Final
 
-from ..blocking import Admin, Producer
-from ..cli.recordings import NoRecording, RecordingFile
+from ..client.administer.admin import Admin
+from ..client.produce.producer import Producer
+from ..client.recordings import NoRecording, RecordingFile
 from ..client.results import SentRecord
 from ..protocol.records.layout import NO_TIMESTAMP
 from ..times import INT64_MAX, format_time
@@ -27,7 +28,7 @@ class LoadedRecording:
     """How much later the messages are than recorded; negative if they are earlier."""
 
 
-def load_recording(
+async def load_recording(
     address: str,
     file: Path,
     *,
@@ -42,16 +43,16 @@ def load_recording(
     recording = RecordingFile(file)
     shifted_ms = _shift_ms(recording, shift_to, now_ms)
     name = topic or recording.head.topic
-    with Admin(address) as admin:
-        partitions = admin.list_topics().get(name)
+    async with Admin(address) as admin:
+        partitions = (await admin.list_topics()).get(name)
         if partitions is None:
-            admin.create_topic(name, partitions=recording.head.partitions)
+            await admin.create_topic(name, partitions=recording.head.partitions)
         elif partitions < recording.head.partitions:
             raise ValueError(
                 f"topic {name!r} has {partitions} partitions, and the recording "
                 f"{recording.head.partitions}: create it with as many"
             )
-    return LoadedRecording(name, _send(address, recording, name, shifted_ms), shifted_ms)
+    return LoadedRecording(name, await _send(address, recording, name, shifted_ms), shifted_ms)
 
 
 def _shift_ms(recording: RecordingFile, shift_to: Instant | None, now_ms: int) -> int:
@@ -75,15 +76,15 @@ def _shift_ms(recording: RecordingFile, shift_to: Instant | None, now_ms: int) -
     return shifted_ms
 
 
-def _send(address: str, recording: RecordingFile, topic: str, shifted_ms: int) -> int:
-    sent: deque[Future[SentRecord]] = deque()
+async def _send(address: str, recording: RecordingFile, topic: str, shifted_ms: int) -> int:
+    sent: deque[asyncio.Future[SentRecord]] = deque()
     count = 0
-    with Producer(address, check_units=False, stamp_missing=False) as producer:
+    async with Producer(address, check_units=False, stamp_missing=False) as producer:
         for message in recording.messages():
             record = message.record
             time_ms = record.timestamp_ms
             sent.append(
-                producer.enqueue(
+                await producer.enqueue(
                     topic,
                     record.value,
                     key=record.key,
@@ -94,10 +95,10 @@ def _send(address: str, recording: RecordingFile, topic: str, shifted_ms: int) -
             )
             count += 1
             if len(sent) == _UNANSWERED_MAX:
-                producer.flush()
+                await producer.flush()
             while len(sent) >= _UNANSWERED_MAX:
-                sent.popleft().result()
-        producer.flush()
+                await sent.popleft()
+        await producer.flush()
         for each in sent:
-            each.result()
+            await each
     return count

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from horolog import blocking
-from horolog.cli.recordings import NoRecording
+from horolog.client.recordings import NoRecording
 from horolog.client.results import ConsumerRecord
 from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult, Program

@@ -15,12 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from ..protocol.errors import HorologError
 from ..times import INT64_MAX
 from ..values import value_class
-from .errors import CommandFailed
-from .lines import MAX_LINE_BYTES, Message, json_message
-from .options import INT32_MAX
-from .output import json_line
+from .json_lines import MAX_LINE_BYTES, PARTITION_MAX, InvalidLine, Message, parse_message
 
 VERSION: Final = 1
 
@@ -28,7 +26,7 @@ NO_NOW: Final = 0
 """The time of a message without the field `timestamp_ms`, which no recording has."""
 
 
-class NoRecording(CommandFailed, ValueError):
+class NoRecording(HorologError, ValueError):
     """The file is no recording. The text says which line is wrong, and how."""
 
 
@@ -46,12 +44,14 @@ class RecordingHead:
 
     def line(self) -> str:
         """Return the first line of the file."""
-        return json_line(
-            recording=VERSION,
-            topic=self.topic,
-            partitions=self.partitions,
-            from_ms=self.from_ms,
-            until_ms=self.until_ms,
+        return json.dumps(
+            {
+                "recording": VERSION,
+                "topic": self.topic,
+                "partitions": self.partitions,
+                "from_ms": self.from_ms,
+                "until_ms": self.until_ms,
+            }
         )
 
 
@@ -76,8 +76,8 @@ class RecordingFile:
 
     def _message(self, line: bytes, number: int) -> Message:
         try:
-            message = json_message(line, number, NO_NOW, any_unit=True)
-        except CommandFailed as error:
+            message = parse_message(line, number, NO_NOW, any_unit=True)
+        except InvalidLine as error:
             raise NoRecording(f"{self.path}: {error}") from None
         partitions = self.head.partitions
         if message.partition is None or message.partition >= partitions:
@@ -108,7 +108,7 @@ def _head(path: Path, line: bytes) -> RecordingHead:
         raise NoRecording(f"{path}: the topic in the first line must be a name")
     return RecordingHead(
         topic,
-        _whole(path, "partitions", partitions, 1, INT32_MAX),
+        _whole(path, "partitions", partitions, 1, PARTITION_MAX),
         _bound(path, "from_ms", fields.get("from_ms")),
         _bound(path, "until_ms", fields.get("until_ms")),
     )
