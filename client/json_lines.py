@@ -48,8 +48,8 @@ def parse_message(
 
     Headers are a list of `{"name", "value"}`. Without `timestamp_ms` the time is `now_ms`; null (or
     -1) makes a message without a time. A time that looks like another unit than milliseconds is
-    accepted only with `any_unit`; `advice` words its refusal. Raises `InvalidLine`, which names line
-    `number`.
+    accepted only with `any_unit`; `advice` words its refusal. Raises `InvalidLine`, which names
+    line `number`.
     """
     try:
         fields = json.loads(line.decode("utf-8-sig"))
