@@ -22,7 +22,9 @@ sys.exit(pytest.main(sys.argv[2:]))
 """
 
 
-@pytest.mark.parametrize("framework", ["faststream", "quixstreams"])
+@pytest.mark.parametrize(
+    "framework", [pytest.param("faststream", marks=pytest.mark.ecosystem), "quixstreams"]
+)
 def test_the_example_with_a_framework(tmp_path: Path, framework: str) -> None:
     (example,) = [each for each in EXAMPLES if f"from {framework}" in each]
     (tmp_path / "test_example.py").write_text(example)
