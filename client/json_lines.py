@@ -21,7 +21,7 @@ PARTITION_MAX: Final = 2**31 - 1
 
 _FIELDS: Final = frozenset({"value", "key", "timestamp_ms", "partition", "headers"})
 _PRINTED_FIELDS: Final = frozenset({"offset", "timestamp_type", "append_time_ms"})
-"""Fields that `consume --json` prints and `produce --json` ignores, so that one topic can be piped
+"""Fields that a printed message has and that are ignored, so that one topic can be piped
 into another."""
 
 

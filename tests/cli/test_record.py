@@ -102,6 +102,18 @@ def test_a_window_is_recorded_and_loaded_at_another_time(
     assert first.timestamp_ms == when.timestamp() * 1000
 
 
+def test_a_kafka_cluster_is_recorded(
+    horolog_broker: BrokerThread, kafka_bootstrap: str, tmp_path: Path
+) -> None:
+    fill(horolog_broker, SENT)
+    run, path = Program(f"kafka://{kafka_bootstrap}"), tmp_path / "clicks.jsonl"
+    run.ok("record", "clicks", "--from", str(T), "--until", str(T + 120_000), "--to", path)
+    assert horolog_broker.load(path, topic="again").messages == 2
+    recorded = horolog_broker.topic("clicks").messages()
+    kept = [each for each in recorded if (each.timestamp_ms or 0) < T + 120_000]
+    assert parts(horolog_broker.topic("again").messages()) == parts(kept)
+
+
 def test_the_lines_are_those_that_produce_takes(
     horolog_broker: BrokerThread, run: Run, tmp_path: Path
 ) -> None:

@@ -1,6 +1,8 @@
 """Kafka's clients for Python at the fixture's broker: time that passes, answers that get lost."""
 
 import pytest
+from confluent_kafka import Producer
+from kafka import KafkaProducer
 
 from horolog import blocking
 from horolog.testing.broker import BrokerThread
@@ -56,6 +58,25 @@ def test_an_error_that_clients_retry(
     send(kafka_bootstrap, "clicks", [b"one"], False)
     assert [each.topics for each in horolog_broker.faults.injected] == [("clicks",)] * 2
     assert horolog_broker.topic("clicks").values() == [b"one"]
+
+
+def test_producers_of_the_session_go_on_after_a_test(
+    horolog_broker: BrokerThread, kafka_bootstrap: str
+) -> None:
+    """They keep their ids, of which the broker knows nothing any more."""
+    snapshot = horolog_broker.snapshot()
+    confluent = Producer({"bootstrap.servers": kafka_bootstrap, "enable.idempotence": True})
+    python = KafkaProducer(bootstrap_servers=kafka_bootstrap, enable_idempotence=True)
+    try:
+        for number in range(3):
+            confluent.produce("clicks", b"%d" % number)
+            assert confluent.flush(30) == 0
+            python.send("views", b"%d" % number).get(30)
+            for topic in ("clicks", "views"):
+                assert horolog_broker.topic(topic).values() == [b"%d" % number]
+            snapshot.restore()
+    finally:
+        python.close()
 
 
 @each_client

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -12,12 +13,19 @@ from urllib.request import urlopen
 import pytest
 
 from horolog import blocking
+from horolog.testing.broker import BrokerThread
+from horolog.testing.program import Program
 
 PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 WRITTEN = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
 
 ELSEWHERE = ("faststream", "quixstreams")
 """What is not installed here: `tests/ecosystem` has the examples with it."""
+
+FIRST = re.findall(r"<<'END'\n(.*?)^END$", PAGE.read_text(), re.DOTALL | re.MULTILINE)[0]
+"""The example that the page begins with."""
+
+COMMANDS = re.findall(r"^\$ horolog (.*)$", PAGE.read_text(), re.MULTILINE)
 
 EXAMPLES = [each for each in WRITTEN if not any(f"from {name}" in each for name in ELSEWHERE)]
 
@@ -144,7 +152,7 @@ def passed(run_pytest: Callable[..., str]) -> Counter[str]:
     """How many tests of each module passed, in one run of all: a start takes a second and more."""
     modules = {f"test_example_{number}": source for number, source in enumerate(EXAMPLES)}
     modules |= {"test_plain": SYNCHRONOUS, "test_isolation": ISOLATION}
-    modules |= {"conftest": OF_SESSION, "test_y": LATE, "test_z": LAST}
+    modules |= {"conftest": OF_SESSION, "test_y": LATE, "test_z": LAST, "test_first": FIRST}
     told = run_pytest(modules, "--verbose")
     return Counter(re.findall(r"^(\w+)\.py::\S.* PASSED", told, re.MULTILINE))
 
@@ -156,6 +164,20 @@ NAMES = [re.findall(r"def (test_\w+)", source)[0] for source in EXAMPLES]
 def test_the_examples_of_the_page(passed: Counter[str], number: int) -> None:
     several = 2 if re.search("parametrize|unittest", EXAMPLES[number]) else 1
     assert passed[f"test_example_{number}"] == several
+
+
+def test_the_first_example_of_the_page(passed: Counter[str]) -> None:
+    assert passed["test_first"] == 1
+
+
+def test_the_commands_of_the_page(horolog_broker: BrokerThread, tmp_path: Path) -> None:
+    run = Program(horolog_broker.address, cwd=tmp_path)
+    with blocking.Producer(horolog_broker.address) as producer:
+        producer.send("clicks", b"first", timestamp_ms=1_479_144_272_509)
+    for command in COMMANDS:
+        assert "1 message in the window" in run.ok(*shlex.split(command)).err
+    assert COMMANDS
+    assert horolog_broker.load(tmp_path / "clicks.jsonl", topic="again").messages == 1
 
 
 def test_the_page_has_an_example_of_each_client() -> None:

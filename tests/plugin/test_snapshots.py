@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from horolog import TopicAlreadyExists, blocking
 from horolog.protocol.errors import UnknownTopicOrPartition
 from horolog.testing.broker import BrokerThread
+from horolog.testing.program import Program
 from horolog.testing.snapshots import copy_directory
 
 DAY = 24 * 3600
@@ -51,6 +52,20 @@ def test_everything_comes_back(horolog_broker: BrokerThread, admin: blocking.Adm
     position = admin.position("reader", "kept")
     assert position is not None
     assert position.offset == 1
+
+
+def test_users_come_back(horolog_broker: BrokerThread, tmp_path: Path) -> None:
+    run = Program(horolog_broker.address)
+    (tmp_path / "password").write_text("a long password")
+    run.ok("user", "add", "alice", "--password-file", tmp_path / "password")
+    snapshot = horolog_broker.snapshot()
+    run.ok("user", "remove", "alice")
+    run.ok("user", "add", "bob", "--password-file", tmp_path / "password")
+    assert "alice" not in run.ok("user", "list").out
+    snapshot.restore()
+    listed = run.ok("user", "list").out
+    assert "alice" in listed
+    assert "bob" not in listed
 
 
 def test_a_deleted_topic_comes_back(horolog_broker: BrokerThread, admin: blocking.Admin) -> None:
