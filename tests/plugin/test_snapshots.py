@@ -150,7 +150,9 @@ def test_clients_connect_again_after_a_restore(horolog_broker: BrokerThread) -> 
 
 def test_a_producer_id_is_given_out_once(horolog_broker: BrokerThread) -> None:
     """A producer from before goes on; one that comes later is not taken for the same."""
+    send(horolog_broker, "b", b"zero")
     snapshot = horolog_broker.snapshot()
+    snapshot.restore()
     with (
         blocking.Producer(horolog_broker.address) as first,
         blocking.Producer(horolog_broker.address) as second,
