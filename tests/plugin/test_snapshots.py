@@ -1,5 +1,6 @@
 """Snapshots of a broker, and going back to them."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,10 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from horolog import TopicAlreadyExists, blocking
+from horolog.protocol.api.log.init_producer_id import InitProducerIdRequest
 from horolog.protocol.errors import UnknownTopicOrPartition
 from horolog.testing.broker import BrokerThread
 from horolog.testing.program import Program
 from horolog.testing.snapshots import copy_directory
+from horolog.tests.groups.requests import kafka_client
 
 DAY = 24 * 3600
 
@@ -148,11 +151,8 @@ def test_clients_connect_again_after_a_restore(horolog_broker: BrokerThread) -> 
     assert horolog_broker.topic("a").values() == [b"one", b"three"]
 
 
-def test_a_producer_id_is_given_out_once(horolog_broker: BrokerThread) -> None:
-    """A producer from before goes on; one that comes later is not taken for the same."""
-    send(horolog_broker, "b", b"zero")
+def test_a_producer_from_before_goes_on(horolog_broker: BrokerThread) -> None:
     snapshot = horolog_broker.snapshot()
-    snapshot.restore()
     with (
         blocking.Producer(horolog_broker.address) as first,
         blocking.Producer(horolog_broker.address) as second,
@@ -163,6 +163,24 @@ def test_a_producer_id_is_given_out_once(horolog_broker: BrokerThread) -> None:
         first.send("a", b"three")
         second.send("a", b"four")
     assert horolog_broker.topic("a").values() == [b"two", b"three", b"four"]
+
+
+async def test_a_producer_id_is_given_out_once(horolog_broker: BrokerThread) -> None:
+    """So one that comes later is not taken for one from before."""
+
+    async def new_id() -> int:
+        async with kafka_client(horolog_broker.kafka_address) as client:
+            answer = await client.call(InitProducerIdRequest(transaction_timeout_ms=0))
+            found: int = answer.producer_id
+            return found
+
+    given = [await new_id()]
+    await asyncio.to_thread(send, horolog_broker, "a", b"one")
+    snapshot = horolog_broker.snapshot()
+    for _ in range(2):
+        snapshot.restore()
+        given.append(await new_id())
+    assert len(set(given)) == 3
 
 
 def test_a_snapshot_of_what_did_not_change_is_the_same(horolog_broker: BrokerThread) -> None:
