@@ -30,6 +30,9 @@ from ..values import value_class
 DELAY_SECONDS_MAX: Final = 3600.0
 """Longest delay and throttle time."""
 
+INJECTED_MAX: Final = 100_000
+"""Number of injected faults that are recorded."""
+
 _EARLIER_NAMES: Final = {"NOT_LEADER_FOR_PARTITION": "NOT_LEADER_OR_FOLLOWER"}
 """Names that errors had in earlier versions of Kafka."""
 
@@ -119,7 +122,7 @@ class BrokerFaults:
         self._broker: Broker | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.injected: list[InjectedFault] = []
-        """What was injected, in order."""
+        """What was injected, in order; the first `INJECTED_MAX`."""
 
     def fail(
         self,
@@ -304,7 +307,8 @@ class BrokerFaults:
         return fault
 
     def _record(self, kind: str, **fields: Any) -> None:
-        self.injected.append(InjectedFault(kind, self._now_ms(), **fields))
+        if len(self.injected) < INJECTED_MAX:
+            self.injected.append(InjectedFault(kind, self._now_ms(), **fields))
 
 
 def api_named(name: str) -> Api:
