@@ -2,6 +2,7 @@
 one clock. No broker is promoted but by the test."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -31,11 +32,16 @@ _LAG_MAX_MS: Final = 2_000
 class ClusterSnapshot:
     """What the brokers of a cluster held at one time."""
 
+    cluster: "BrokerCluster" = field(compare=False)
     brokers: Sequence[BrokerSnapshot]
     """In the order of the brokers."""
     leader: int
     """Position of the leader among them."""
     clock: ClockOffset
+
+    def restore(self) -> None:
+        """Put the cluster back into this state, as `BrokerCluster.restore` does."""
+        self.cluster.restore(self)
 
 
 class BrokerCluster:
@@ -174,7 +180,7 @@ class BrokerCluster:
         self.wait_in_sync()
         leader = list(self.brokers).index(self.leader)
         taken = [broker.snapshot() for broker in self.brokers]
-        self._last = ClusterSnapshot(taken, leader, self.clock.offset())
+        self._last = ClusterSnapshot(self, taken, leader, self.clock.offset())
         return self._last
 
     def restore(self, snapshot: ClusterSnapshot | None = None) -> None:

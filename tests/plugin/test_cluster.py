@@ -20,7 +20,7 @@ def test_a_snapshot_of_all_brokers(horolog_cluster: BrokerCluster) -> None:
     send(horolog_cluster, b"one")
     snapshot = horolog_cluster.snapshot()
     send(horolog_cluster, b"two")
-    horolog_cluster.restore(snapshot)
+    snapshot.restore()
     assert horolog_cluster.leader is horolog_cluster.brokers[0]
     assert len(horolog_cluster.followers) == 2
     assert [broker.topic("a").values() for broker in horolog_cluster.brokers] == [[b"one"]] * 3
