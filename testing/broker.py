@@ -21,6 +21,7 @@ from ..clock import Clock
 from ..config.address import Scheme
 from ..config.broker import BrokerSettings, broker_settings
 from ..server.broker import Broker
+from ..server.network.listener import bind
 from ..server.network.ports import HTTP, KAFKA, NATIVE, Addresses, Port
 from ..storage.files import Files
 from ..storage.log.log import Log
@@ -75,6 +76,8 @@ class BrokerThread(ClockWatcher):
         self._more_settings: dict[str, object] = {}
         self._places: dict[str, str] = {}
         """The addresses of the first start, by setting."""
+        self._held: dict[str, socket.socket] = {}
+        """Sockets that are bound to these addresses."""
         self._thread: threading.Thread | None = None
         self._addresses: Addresses | None = None
         self._ticking: asyncio.Task[None] | None = None
@@ -113,6 +116,7 @@ class BrokerThread(ClockWatcher):
         if self._thread is not None:
             raise RuntimeError("the broker is running already")
         self._more_settings = _named(more_settings or {})
+        self._hold_ports()
         self._started: Future[tuple[Broker, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         self._ended: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="horolog broker", daemon=True)
@@ -121,9 +125,9 @@ class BrokerThread(ClockWatcher):
             self._broker, self._loop, self._asked_to_stop = self._started.result(DEADLINE_SECONDS)
         except BaseException:
             self._thread = None
+            self._release_ports()
             raise
         self._addresses = self._broker.addresses
-        self._places |= _fixed_addresses(self._settings, self._addresses)
         self.clock.watchers.append(self)
         if self.clock.speed > 1:
             self.speed_changed(self.clock.speed)
@@ -131,6 +135,13 @@ class BrokerThread(ClockWatcher):
     def stop(self) -> None:
         """Stop the broker cleanly. Raises the error that ended it early. Does nothing if it is
         stopped."""
+        try:
+            self._halt()
+        finally:
+            self._release_ports()
+
+    def _halt(self) -> None:
+        """Stop the broker, which is to start again: no other process gets its ports."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -143,7 +154,7 @@ class BrokerThread(ClockWatcher):
     def restart(self, settings: Mapping[str, object] | None = None) -> None:
         """Stop cleanly and start again, with the same addresses, data and clock, and with other
         `settings` if they are given."""
-        self.stop()
+        self._halt()
         if settings is not None:
             self._settings = _named(settings)
         self.start()
@@ -177,7 +188,7 @@ class BrokerThread(ClockWatcher):
             raise ValueError("there is no snapshot of this broker: take one with snapshot()")
         self._check_own(chosen)
         try:
-            self.stop()
+            self._halt()
         finally:
             self.replace_data(chosen)
             if settings is not None:
@@ -302,8 +313,27 @@ class BrokerThread(ClockWatcher):
 
         self.in_loop(change)
 
+    def _hold_ports(self) -> None:
+        """Bind a free port for each setting that names none, without listening. The broker binds it
+        too, and while it starts again the system gives the port to no other socket.
+
+        Raises `CannotListen`.
+        """
+        for setting in (NATIVE, HTTP, KAFKA):
+            given = str((_OFF | self._settings).get(setting, _ANY_PORT))
+            if setting in self._held or not given.endswith(":0") or "," in given:
+                continue
+            wanted = self._places.get(setting, given)
+            held = self._held[setting] = bind(wanted.rpartition("://")[2], setting)
+            self._places[setting] = given[:-1] + str(held.getsockname()[1])
+
+    def _release_ports(self) -> None:
+        for held in self._held.values():
+            held.close()
+        self._held.clear()
+
     def _listening(self) -> dict[str, object]:
-        """Return the addresses of the first start, for the settings that name no port."""
+        """Return the addresses with the ports that are held, for the settings that name none."""
         return {
             setting: address
             for setting, address in self._places.items()
@@ -361,14 +391,6 @@ def temporary_broker(settings: Mapping[str, object] | None = None) -> Iterator[B
 
 def _named(settings: Mapping[str, object]) -> dict[str, object]:
     return {name.replace("_", "."): value for name, value in settings.items()}
-
-
-def _fixed_addresses(settings: Mapping[str, object], found: Addresses) -> Iterator[tuple[str, str]]:
-    """Yield the settings of addresses with the ports that the system chose."""
-    for setting, address in ((NATIVE, found.native), (HTTP, found.http), (KAFKA, found.kafka)):
-        given = str(settings.get(setting, _ANY_PORT))
-        if address is not None and given.endswith(":0") and "," not in given:
-            yield setting, given[:-1] + address.rpartition(":")[2]
 
 
 async def _follow(broker: Broker, seconds: float) -> None:

@@ -54,10 +54,8 @@ def horolog_broker(
     shows what is stored; `.snapshot()` and `.restore()` go back to an earlier state.
     """
     from .broker import BrokerThread
-    from .ports import free_ports
 
-    native, kafka = free_ports(2)
-    settings = {"listen": f"127.0.0.1:{native}", "kafka.listen": f"127.0.0.1:{kafka}"}
+    settings = {"listen": "127.0.0.1:0", "kafka.listen": "127.0.0.1:0"}
     with BrokerThread(tmp_path_factory.mktemp("horolog") / "data", settings) as broker:
         stash = request.session.stash
         stash[_BROKER], stash[_BEGINNING] = broker, broker.snapshot()
