@@ -215,9 +215,11 @@ class BrokerThread(ClockWatcher):
                 self.restart({**own, **more})
             yield
         finally:
-            self.faults.clear()
-            self.restore(before, own)
-            self._remove_snapshots(kept)
+            try:
+                self.faults.clear()
+            finally:
+                self.restore(before, own)
+                self._remove_snapshots(kept)
 
     def replace_data(self, snapshot: BrokerSnapshot) -> None:
         """Give the stopped broker the data and the clock of a snapshot. Raises `ValueError` for a

@@ -30,6 +30,9 @@ from ..values import value_class
 DELAY_SECONDS_MAX: Final = 3600.0
 """Longest delay and throttle time."""
 
+DEADLINE_SECONDS: Final = 30
+"""Maximum time to arm a fault, and to begin a rebalance."""
+
 INJECTED_MAX: Final = 100_000
 """Number of injected faults that are recorded."""
 
@@ -266,7 +269,8 @@ class BrokerFaults:
     def _run(self, call: Callable[[Broker], Any]) -> None:
         if self._broker is None or self._loop is None:
             raise RuntimeError("the broker is stopped: start() it first")
-        asyncio.run_coroutine_threadsafe(call(self._broker), self._loop).result()
+        done = asyncio.run_coroutine_threadsafe(call(self._broker), self._loop)
+        done.result(DEADLINE_SECONDS)
 
     def _intercept(self) -> None:
         if self._broker is not None:
