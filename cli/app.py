@@ -198,6 +198,9 @@ ENTRIES: Final = (
         "consume",
         "Read the messages of a window of time, or of a range of offsets.",
     ),
+    CommandEntry(
+        "record", ".record", "record", "Write a window of time to a file, for tests to load."
+    ),
     CommandEntry("histogram", ".histogram", "histogram", "Count messages by time."),
     CommandEntry("offsets", ".offsets", "offsets", "Say which offset it was at a time."),
     CommandEntry("lag", ".lag", "lag", "Say how far readers are behind."),

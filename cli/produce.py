@@ -14,6 +14,7 @@ from typing import Annotated, Final
 import typer
 
 from ..client.cluster.servers import Servers
+from ..client.json_lines import Message
 from ..client.produce.encoding import headers_bytes
 from ..client.produce.producer import Producer
 from ..client.produce.set_limits import TOO_LARGE
@@ -23,7 +24,7 @@ from ..protocol.errors import CodedError, RequestTimedOut
 from ..protocol.records.layout import BATCH_OVERHEAD, ENTRY_OVERHEAD, MESSAGE_OVERHEAD
 from ..protocol.records.messages.sets import NewRecord
 from .errors import INTERRUPTED, CommandFailed, OutputClosed, OutputFailed, WrongUsage
-from .lines import BadLine, Message, StandardInput, json_message, plain_message
+from .lines import BadLine, StandardInput, json_message, plain_message
 from .options import DEFAULT_SERVER, INT32_MAX, AnyUnit, Server, TopicName
 from .output import emit, json_line, json_time
 

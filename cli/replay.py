@@ -1,7 +1,7 @@
 """Reads a window of time, exactly the messages whose times are in it; and formats a message as a
 line of output."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from enum import StrEnum
@@ -28,6 +28,9 @@ from .output import (
     shown_size,
     shown_time,
 )
+
+Emit = Callable[[Iterable[str]], None]
+"""Writes lines."""
 
 
 @value_class
@@ -127,16 +130,20 @@ def window_of(
 
 
 class Replay:
-    """Prints the messages of a window."""
+    """Writes the messages of a window."""
 
-    def __init__(self, reading: RecordReading, window: ReplayWindow, stats: bool) -> None:
+    def __init__(
+        self, reading: RecordReading, window: ReplayWindow, stats: bool, emit: Emit = emit
+    ) -> None:
+        """`emit` writes the lines; by default it prints them."""
+        self._emit = emit
         self._reading = reading
         self._window = window
         self._stats = stats
         self._connected = Connected()
 
     async def run(self) -> None:
-        """Print the window to its end, or until Ctrl-C, and then how much of the log was read."""
+        """Write the window to its end, or until Ctrl-C, and then how much of the log was read."""
         reading = self._reading
         async with AsyncExitStack() as stack:
             consumer = await stack.enter_async_context(reading.consumer(check_units=False))
@@ -156,7 +163,7 @@ class Replay:
                 return window.fill(max_wait_ms=0 if lost else None)
 
             while await self._connected.ask(fill):
-                emit(map(reading.line, iter(window.take, None)))
+                self._emit(map(reading.line, iter(window.take, None)))
         if not reading.follow:
             self._print_costs(window)
 

@@ -37,6 +37,7 @@ from .network.listener import Shares
 from .network.ports import HTTP, KAFKA, NATIVE, Port, Ports
 from .quotas.meter import Meter
 from .replication.member_files import MemberFiles
+from .requests import Handler
 from .rights.audited import audited
 from .security.service import SecurityService
 from .services import ServiceInputs, make_services
@@ -292,6 +293,17 @@ class Broker:
         for dispatcher in (self.dispatcher, self.kafka_dispatcher):
             dispatcher.meter = self._meter if quotas else None
 
+    def intercept(
+        self, wrap: Callable[[Mapping[int, Handler]], Mapping[int, Handler]] | None
+    ) -> None:
+        """Have the handlers that `wrap` returns answer requests from now on, one by one; `None`
+        ends that. For tests that inject faults."""
+        handlers, many = self._handlers, self._handlers_of_many
+        if wrap is not None:
+            handlers, many = wrap(handlers), {}
+        for dispatcher in (self.dispatcher, self.kafka_dispatcher):
+            dispatcher.use(handlers, many)
+
     def _make_dispatchers(self) -> None:
         replication, guard = self.services.replication, None
         handlers = replication.gated(audited(HANDLERS))
@@ -301,6 +313,7 @@ class Broker:
 
             guard = Guard(self.services, handlers)
             handlers = guard.handlers
+        self._handlers, self._handlers_of_many = handlers, many
         self.dispatcher = Dispatcher(self.services, handlers, native, many, guard=guard)
         self.kafka_dispatcher = Dispatcher(self.services, handlers, kafka, many, guard=guard)
         self.security.quotas_changed = self._use_quotas

@@ -171,11 +171,18 @@ class Dispatcher:
         self.meter: Meter | None = None
         """Charges requests to quotas; `None` without quotas."""
         self._services = services
-        self._handlers = handlers
         self._encoding = encoding
         self._creations = services.creations
         self._time = services.work.time
         self._kind_of = encoding.kind_of
+        self.use(handlers, handlers_of_many)
+
+    def use(
+        self, handlers: Mapping[int, Handler], handlers_of_many: Mapping[int, HandlerOfMany]
+    ) -> None:
+        """Have these answer requests from now on."""
+        services, encoding = self._services, self._encoding
+        self._handlers = handlers
         self._kinds: dict[int | None, _Kind] = {}
         for key, handle in handlers_of_many.items():
             for version in APIS[key].versions(native=encoding.NATIVE):

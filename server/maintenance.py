@@ -6,7 +6,7 @@ logs. A pass with a failure ends in `PassFailed`, so that it is tried again soon
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -227,12 +227,14 @@ class Maintenance:
         for task in self.tasks.values():
             await task.stop()
 
-    async def time_passed(self, seconds: float) -> None:
-        """Run the tasks that became due because a test moved the broker's clock by `seconds`: each
-        task once, one after another."""
+    async def time_passed(self, seconds: float, *, always: Collection[str] = ()) -> None:
+        """Run the tasks that became due because a test moved the broker's clock by `seconds`, and
+        the tasks named in `always`: each task once, one after another."""
         for look in self.when_clock_moves:
             look()
-        due = [task for task in self.tasks.values() if task.time_passed(seconds)]
+        due = [
+            task for task in self.tasks.values() if task.time_passed(seconds) or task.name in always
+        ]
         for task in due:
             await task.run_now()
 

@@ -68,9 +68,13 @@ class TrustedTime:
         if self._ms_since(self._steady_since) >= self._settle_ms:
             if abs(self._noted_ahead_ms) > self._step_max_ms:
                 self._observe("clock_believed", ahead=_span(self._noted_ahead_ms))
-            self._since = self._steady_since = self._clock.monotonic()
-            self._trusted_ms = self._clock.now_ms()
-            self._noted_ahead_ms = 0
+            self.believe()
+
+    def believe(self) -> None:
+        """Take the wall clock's present time as trusted time."""
+        self._since = self._steady_since = self._clock.monotonic()
+        self._trusted_ms = self._clock.now_ms()
+        self._noted_ahead_ms = 0
 
     def now_ms(self) -> int:
         """Return the time by which messages expire: never ahead of the wall clock."""

@@ -1,10 +1,19 @@
 """Clocks for tests: one that a test moves by hand, and one that goes on by itself and that a test
-steps, freezes and sets back."""
+steps, freezes, sets and speeds up."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+import math
+from datetime import datetime
+from typing import Final, NamedTuple
 
 from ..clock import Clock, SystemClock
+from ..times import check_unit, parse_time
+
+SPEED_MAX: Final = 1_000_000
+"""Highest speed of a clock: eleven days pass in a second."""
+
+Instant = datetime | int | str
+"""A time: a datetime with a zone, epoch milliseconds, or text such as `2016-11-14T17:24:32Z` and
+`@-1h`, which counts from the clock's time."""
 
 
 class _Shown(NamedTuple):
@@ -14,20 +23,45 @@ class _Shown(NamedTuple):
     passed_seconds: float
     since: float | None
     """Time of the reading, on the real clock; `None` while the clock is frozen."""
+    speed: float = 1.0
+    """Seconds of the clock in a second of the real clock."""
+
+
+class ClockOffset(NamedTuple):
+    """How a clock differs from the machine's, to be given back to it by `MovingClock.take`."""
+
+    ahead_ms: float
+    """How far the clock is ahead of the machine's, for a clock that runs."""
+    frozen_at_ms: float | None
+    """The time at which the clock stands still; `None` for a clock that runs."""
+    speed: float
+
+
+class ClockWatcher:
+    """Is told when a test moves a clock: a broker, whose tasks follow the clock."""
+
+    def time_passed(self, seconds: float) -> None:
+        """Have every task run that became due because `seconds` passed at once."""
+
+    def was_set(self) -> None:
+        """Take the clock's time as true, although it went back."""
+
+    def speed_changed(self, speed: float) -> None:
+        """Follow a clock that runs at `speed` from now on; 0 for one that stands still."""
 
 
 class MovingClock:
     """The clock of a broker in a test. Implements `horolog.clock.Clock`; any thread may read it.
 
-    It starts at the machine's time and runs with it, until it is frozen or moved.
+    It starts at the machine's time and runs with it, until it is frozen, moved or sped up.
     """
 
     def __init__(self, real: Clock | None = None) -> None:
         self._real = real or SystemClock()
         now = self._real.monotonic()
         self._shown = _Shown(self._real.now_ms(), now, now)
-        self.on_passed: Callable[[float], None] = lambda seconds: None
-        """Called with the seconds that passed in `step`. A running broker sets it."""
+        self.watchers: list[ClockWatcher] = []
+        """The running brokers that follow this clock."""
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
@@ -37,38 +71,112 @@ class MovingClock:
         """Seconds, which never go back."""
         return self._look().passed_seconds
 
+    @property
+    def speed(self) -> float:
+        """Seconds of this clock in a second of the real clock; 0 while it is frozen."""
+        shown = self._shown
+        return 0.0 if shown.since is None else shown.speed
+
     def step(self, seconds: float) -> None:
         """Let time pass: the wall clock and the monotonic clock go forward at once.
 
-        Returns when every background task of the broker that became due has run once. Negative
-        `seconds` act like `jump`: no time passes, so nothing becomes due.
+        Returns when every background task of the broker that became due has run once; retention and
+        the expiry of groups are checked in any case. Negative `seconds` act like `jump`: no time
+        passes, so nothing becomes due.
         """
         if seconds < 0:
             self.jump(seconds)
             return
-        wall_ms, passed, since = self._look()
-        self._shown = _Shown(wall_ms + 1000 * seconds, passed + seconds, since)
-        self.on_passed(seconds)
+        shown = self._look()
+        self._shown = shown._replace(
+            wall_ms=shown.wall_ms + 1000 * seconds, passed_seconds=shown.passed_seconds + seconds
+        )
+        for watcher in list(self.watchers):
+            watcher.time_passed(seconds)
 
     def jump(self, seconds: float) -> None:
-        """Set the wall clock forward, or back if negative, without time passing."""
-        wall_ms, passed, since = self._look()
-        self._shown = _Shown(wall_ms + 1000 * seconds, passed, since)
+        """Set the wall clock wrong, forward, or back if negative, without time passing."""
+        shown = self._look()
+        self._shown = shown._replace(wall_ms=shown.wall_ms + 1000 * seconds)
+
+    def set(self, time: Instant) -> None:
+        """Set the clock to `time`. Up to a later time, time passes, as in `step`; an earlier one is
+        believed at once. Raises `ValueError`, `TimeError`."""
+        ahead_ms = instant_ms(time, self.now_ms()) - self._look().wall_ms
+        if ahead_ms >= 0:
+            self.step(ahead_ms / 1000)
+            return
+        self.jump(ahead_ms / 1000)
+        for watcher in list(self.watchers):
+            watcher.was_set()
 
     def freeze(self) -> None:
-        """Stop the clock; `step` and `jump` still move it."""
-        self._shown = self._look()._replace(since=None)
+        """Stop the clock; `step`, `jump` and `set` still move it."""
+        self._shown = self._look()._replace(since=None, speed=1.0)
+        self._tell_speed()
 
     def unfreeze(self) -> None:
-        """Let the clock run again, from the time that it shows."""
-        self._shown = self._look()._replace(since=self._real.monotonic())
+        """Let the clock run again, from the time that it shows, at the pace of the real clock."""
+        self.run()
+
+    def run(self, speed: float = 1.0) -> None:
+        """Let the clock run `speed` times as fast as the real clock, from the time that it shows.
+        Raises `ValueError`."""
+        if not (math.isfinite(speed) and 0 < speed <= SPEED_MAX):
+            raise ValueError(
+                f"speed {speed}: it must be above 0 and at most {SPEED_MAX}; freeze() stops the "
+                "clock"
+            )
+        self._shown = self._look()._replace(since=self._real.monotonic(), speed=speed)
+        self._tell_speed()
+
+    def offset(self) -> ClockOffset:
+        """Return how the clock differs from the machine's now."""
+        shown = self._look()
+        frozen_at_ms = shown.wall_ms if shown.since is None else None
+        ahead_ms = round(shown.wall_ms - self._real.now_ms(), -1)  # The two are not read at once.
+        return ClockOffset(ahead_ms, frozen_at_ms, shown.speed)
+
+    def take(self, offset: ClockOffset) -> None:
+        """Differ from the machine's clock as `offset` says. No time passes, and no broker is told,
+        except about the speed."""
+        now = self._real.monotonic()
+        passed = self._look().passed_seconds
+        if offset.frozen_at_ms is not None:
+            self._shown = _Shown(offset.frozen_at_ms, passed, None)
+        else:
+            wall_ms = self._real.now_ms() + offset.ahead_ms
+            self._shown = _Shown(wall_ms, passed, now, offset.speed)
+        self._tell_speed()
+
+    def _tell_speed(self) -> None:
+        for watcher in list(self.watchers):
+            watcher.speed_changed(self.speed)
 
     def _look(self) -> _Shown:
-        wall_ms, passed, since = self._shown
-        if since is None:
-            return self._shown
+        shown = self._shown
+        if shown.since is None:
+            return shown
         now = self._real.monotonic()
-        return _Shown(wall_ms + 1000 * (now - since), passed + (now - since), now)
+        seconds = (now - shown.since) * shown.speed
+        return _Shown(
+            shown.wall_ms + 1000 * seconds, shown.passed_seconds + seconds, now, shown.speed
+        )
+
+
+def instant_ms(time: Instant, now_ms: int) -> int:
+    """Return a time in epoch milliseconds; texts such as `@-1h` count from `now_ms`.
+
+    Raises `ValueError` for a datetime without a zone, `TimeError` for a text that is no time and
+    for a number that looks like seconds.
+    """
+    if isinstance(time, str):
+        return parse_time(time, now_ms)
+    if isinstance(time, datetime):
+        if time.tzinfo is None:
+            raise ValueError(f"{time!r} has no zone: give it one, such as tzinfo=UTC")
+        return round(time.timestamp() * 1000)
+    return check_unit(time)
 
 
 class ManualClock:

@@ -1,45 +1,154 @@
-"""The pytest plugin with the fixture `horolog_broker`, a broker in the test process.
+"""The pytest plugin: fixtures with a broker, or a cluster, in the process of the tests.
 
 Every pytest run loads it where Horolog is installed, so it imports nothing that only a test with a
 broker needs.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from .broker import BrokerThread
+    from .cluster import BrokerCluster
+    from .snapshots import BrokerSnapshot
+
+_BROKER: "pytest.StashKey[BrokerThread]" = pytest.StashKey()
+_BEGINNING: "pytest.StashKey[BrokerSnapshot]" = pytest.StashKey()
+"""The state of the broker when it was started."""
+_STAYS: pytest.StashKey[int] = pytest.StashKey()
+"""How often a fixture of the session has stored something at the broker."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Import, before the first test, what some test needs, so that its import time counts for no
     test."""
-    if any("horolog_broker" in getattr(item, "fixturenames", ()) for item in items):
+    needed = {name for item in items for name in getattr(item, "fixturenames", ())}
+    if "horolog_broker" in needed:
         from . import broker  # noqa: F401
+    if "horolog_cluster" in needed:
+        from . import cluster  # noqa: F401
 
 
 @pytest.fixture
 def horolog_settings() -> Mapping[str, object]:
-    """Return settings of `horolog_broker` and defaults for its topics. Override this fixture to set
-    some.
+    """Return settings of the broker and defaults for its topics. Override this fixture to set some.
 
-    For example `{"retention.ms": 60_000, "http.listen": "127.0.0.1:0"}`.
+    For example `{"retention.ms": 60_000, "http.listen": "127.0.0.1:0"}`. They hold during the test;
+    fixtures of a wider scope see the broker without them.
     """
     return {}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def horolog_broker(
-    horolog_settings: Mapping[str, object], tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> "Iterator[BrokerThread]":
-    """A broker on a free port, with an empty data directory and a clock that the test can move.
+    """A broker on a free port, for all tests of the run, with a clock that tests move.
 
-    Clients connect to `.address`. `.clock` has `step(seconds)`, `jump(seconds)`, `freeze()`,
-    `unfreeze()` and `now_ms()`.
+    Each test finds what fixtures of a wider scope have made, and nothing of other tests. Clients
+    connect to `.address`, Kafka's clients to `.kafka_address`. `.clock` has `step(seconds)`,
+    `set(time)`, `freeze()`, `run(speed)` and `now_ms()`; `.faults` injects faults; `.topic(name)`
+    shows what is stored; `.snapshot()` and `.restore()` go back to an earlier state.
     """
     from .broker import BrokerThread
 
-    with BrokerThread(tmp_path_factory.mktemp("horolog"), horolog_settings) as broker:
+    settings = {"listen": "127.0.0.1:0", "kafka.listen": "127.0.0.1:0"}
+    with BrokerThread(tmp_path_factory.mktemp("horolog") / "data", settings) as broker:
+        stash = request.session.stash
+        stash[_BROKER], stash[_BEGINNING] = broker, broker.snapshot()
         yield broker
+    del stash[_BROKER]
+
+
+@pytest.fixture(scope="session")
+def kafka_bootstrap(horolog_broker: "BrokerThread") -> str:
+    """The address of `horolog_broker` for Kafka's clients, `HOST:PORT`: their
+    `bootstrap.servers`."""
+    address = horolog_broker.kafka_address
+    assert address is not None
+    return address
+
+
+@pytest.fixture
+def horolog_cluster(
+    horolog_settings: Mapping[str, object], tmp_path_factory: pytest.TempPathFactory
+) -> "Iterator[BrokerCluster]":
+    """A leader and two followers, in sync, of this test alone, with one clock.
+
+    Clients connect to `.address`, Kafka's clients to `.kafka_bootstrap`. `.stop_leader()` stops the
+    leader, and `.promote()` has a follower lead.
+    """
+    from .cluster import BrokerCluster
+
+    with BrokerCluster(tmp_path_factory.mktemp("horolog"), horolog_settings) as cluster:
+        yield cluster
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, Any, Any]:
+    """Notice what a fixture of the session stores while a module or a class runs: it stays."""
+    broker = _running_broker(request.session)
+    if broker is None or fixturedef.scope not in ("session", "package"):
+        return (yield)
+    before = broker.snapshot()
+    result = yield
+    if broker.snapshot() is not before:
+        request.session.stash[_STAYS] = request.session.stash.get(_STAYS, 0) + 1
+    return result
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _horolog_module(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Take back, after the tests of a module, what its fixtures have stored."""
+    with _taken_back(request.session):
+        yield
+
+
+@pytest.fixture(autouse=True, scope="class")
+def _horolog_class(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Take back, after the tests of a class, what its fixtures have stored."""
+    if request.cls is None:
+        yield
+        return
+    with _taken_back(request.session):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _horolog_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Put the broker back, after a test, into the state that fixtures of a wider scope have
+    made."""
+    if "horolog_broker" not in request.fixturenames:
+        yield
+        return
+    settings = request.getfixturevalue("horolog_settings")
+    broker: BrokerThread = request.getfixturevalue("horolog_broker")
+    with broker.borrowed(settings):
+        yield
+
+
+def _running_broker(session: pytest.Session) -> "BrokerThread | None":
+    """Return the broker of the session if it was started and is running."""
+    broker = session.stash.get(_BROKER, None)
+    return broker if broker is not None and broker.is_running else None
+
+
+@contextmanager
+def _taken_back(session: pytest.Session) -> Iterator[None]:
+    """Restore the broker of the session, unless a fixture of the session has stored something
+    meanwhile."""
+    broker = _running_broker(session)
+    before = None if broker is None else broker.snapshot()
+    stays = session.stash.get(_STAYS, 0)
+    yield
+    broker = _running_broker(session)
+    if broker is None or session.stash.get(_STAYS, 0) != stays:
+        return
+    wanted = before or session.stash[_BEGINNING]
+    if broker.snapshot() is not wanted:
+        broker.restore(wanted)

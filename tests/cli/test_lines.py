@@ -2,7 +2,8 @@
 
 import pytest
 
-from horolog.cli.lines import BadLine, Message, json_message, plain_message
+from horolog.cli.lines import BadLine, json_message, plain_message
+from horolog.client.json_lines import Message
 from horolog.protocol.records.messages.sets import NewRecord
 
 NOW_MS = 1479144272509

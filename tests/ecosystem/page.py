@@ -22,6 +22,7 @@ _WINDOW: Final = "a window by its name"
 
 _PROGRAMS: Final = (
     ("quixstreams", "quixstreams", "counts words with state; goes on after its files are lost"),
+    ("faststream", "faststream", "a subscriber is called with what was published"),
     ("faust", "faust-streaming", "counts words in a table; goes on after a restart"),
     ("java", "Kafka Connect", "distributed: file source to file sink, stop, resume"),
     ("java", "Kafka Streams", "word count; goes on after its files are lost"),

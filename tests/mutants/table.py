@@ -171,6 +171,13 @@ MUTANTS: Final = (
         "records/test_keeping.py::test_a_batch_keeps_its_header_but_for_what_changed",
     ),
     Mutant(
+        "groups: a commit that repeats the offset is no move",
+        "server/handlers/positions.py",
+        "if before is None or before.offset != position.offset:",
+        "if True:",
+        "groups/test_admin.py::test_a_commit_of_the_same_offset_is_no_move",
+    ),
+    Mutant(
         "window topics: a reader finds the end at the offset that it asks for",
         "server/handlers/window_answers.py",
         "end = max(latest, read.kept_offset)",
@@ -197,5 +204,26 @@ MUTANTS: Final = (
         "            check_not_window(self._directory.topics(), topic)\n            log = ",
         '            topic = topic.partition("..")[0]\n            log = ',
         "window_topics/test_requests.py::test_all_others_are_refused_and_change_nothing",
+    ),
+    Mutant(
+        "test kit: a producer id is given out once, whatever is restored",
+        "testing/snapshots.py",
+        'frozenset(("disk-reserve", "producer-ids"))',
+        'frozenset(("disk-reserve",))',
+        "plugin/test_snapshots.py::test_a_producer_id_is_given_out_once",
+    ),
+    Mutant(
+        "test kit: without faults, requests have the handlers of production",
+        "testing/faults.py",
+        "self._wrapped if self._armed else None",
+        "self._wrapped",
+        "plugin/test_faults.py::test_without_faults_requests_go_the_way_that_they_go_in_production",
+    ),
+    Mutant(
+        "test kit: a clock that was set back is believed at once",
+        "testing/broker.py",
+        "            broker.trusted_time.believe()\n",
+        "            pass\n",
+        "plugin/test_clock.py::test_retention_follows_a_clock_that_was_set_back_to_another_year",
     ),
 )

@@ -8,6 +8,16 @@ import pytest
 
 RunPytest = Callable[..., str]
 
+INI = """
+[pytest]
+asyncio_mode = auto
+asyncio_default_fixture_loop_scope = function
+filterwarnings =
+    error
+    # How kafka-python opens its own schemas.
+    ignore:(read_text|open_text) is deprecated. Use files:DeprecationWarning
+"""
+
 
 @pytest.fixture(scope="module")
 def run_pytest(tmp_path_factory: pytest.TempPathFactory) -> RunPytest:
@@ -18,10 +28,8 @@ def run_pytest(tmp_path_factory: pytest.TempPathFactory) -> RunPytest:
         folder = tmp_path_factory.mktemp("project")
         for name, source in sources.items():
             (folder / f"{name}.py").write_text(source)
-        (folder / "pytest.ini").write_text(
-            "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n"
-        )
-        command = [sys.executable, "-m", "pytest", "-W", "error", "-p", "no:cacheprovider"]
+        (folder / "pytest.ini").write_text(INI)
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
         done = subprocess.run(
             [*command, *options], cwd=folder, capture_output=True, text=True, check=False
         )

@@ -62,6 +62,7 @@ def test_each_task_that_is_due_runs_once_in_a_step(horolog_broker: BrokerThread)
         task._run = run
     horolog_broker.clock.step(20)
     often = {"clock", "deletion", "flush", "garbage", "recovery_points", "reserve"}
+    often |= {"retention", "offset_retention"}  # These run at every step.
     assert passes == dict.fromkeys(often, 1)
     passes.clear()
     horolog_broker.clock.step(24 * HOUR)
@@ -115,6 +116,23 @@ def test_a_restart_keeps_address_and_messages(horolog_broker: BrokerThread) -> N
     horolog_broker.restart()
     assert horolog_broker.address == address
     assert send(horolog_broker, horolog_broker.clock.now_ms()) == [1]
+
+
+def test_no_other_socket_gets_the_port_of_a_broker_that_starts_again(tmp_path: Path) -> None:
+    broker = BrokerThread(tmp_path / "data", {"kafka.listen": "127.0.0.1:0"})
+    with broker:
+        addresses = broker.address, broker.kafka_address
+        broker._halt()
+        for address in addresses:
+            host, _, port = str(address).partition(":")
+            with socket.socket() as other, pytest.raises(OSError, match="in use"):
+                other.bind((host, int(port)))
+        broker.start()
+        assert (broker.address, broker.kafka_address) == addresses
+    with socket.socket() as other:
+        host, _, port = str(addresses[0]).partition(":")
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind((host, int(port)))
 
 
 def test_what_keeps_a_broker_from_starting_is_raised(tmp_path: Path) -> None:

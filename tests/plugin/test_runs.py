@@ -2,16 +2,32 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
+from horolog import blocking
+from horolog.testing.broker import BrokerThread
+from horolog.testing.program import Program
+
 PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
-EXAMPLES = re.findall(r"^## (.*?)\n.*?^```python\n(.*?)^```", PAGE.read_text(), re.S | re.M)
+WRITTEN = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+
+ELSEWHERE = ("faststream", "quixstreams")
+"""What is not installed here: `tests/ecosystem` has the examples with it."""
+
+FIRST = re.findall(r"<<'END'\n(.*?)^END$", PAGE.read_text(), re.DOTALL | re.MULTILINE)[0]
+"""The example that the page begins with."""
+
+COMMANDS = re.findall(r"^\$ horolog (.*)$", PAGE.read_text(), re.MULTILINE)
+
+EXAMPLES = [each for each in WRITTEN if not any(f"from {name}" in each for name in ELSEWHERE)]
 
 SYNCHRONOUS = """
 import socket
@@ -24,6 +40,106 @@ def test_another_has_another_directory(horolog_broker):
     assert not list(horolog_broker.data_dir.glob("*-0"))
 """
 
+ISOLATION = """
+import pytest
+from horolog import blocking
+
+@pytest.fixture(scope="module")
+def filled(horolog_broker):
+    with blocking.Producer(horolog_broker.address) as producer:
+        producer.send("kept", b"value", timestamp_ms=horolog_broker.clock.now_ms())
+
+@pytest.fixture
+def topics(horolog_broker):
+    def find():
+        with blocking.Admin(horolog_broker.address) as admin:
+            return list(admin.list_topics())
+    return find
+
+def test_what_a_wider_fixture_made_is_there(filled, horolog_broker, topics):
+    assert topics() == ["kept"]
+    with blocking.Producer(horolog_broker.address) as producer:
+        producer.send("new", b"value")
+        producer.send("kept", b"value")
+    horolog_broker.faults.drop_connection(times=None)
+    horolog_broker.clock.step(30 * 24 * 3600)
+    assert horolog_broker.topic("kept").values() == []
+
+def test_what_a_test_made_is_gone(filled, horolog_broker, topics, kafka_bootstrap):
+    assert topics() == ["kept"]
+    assert horolog_broker.topic("kept").values() == [b"value"]
+    assert horolog_broker.faults.injected == []
+    assert horolog_broker.kafka_address == kafka_bootstrap
+    horolog_broker.stop()
+
+class TestWithSettings:
+    @pytest.fixture
+    def horolog_settings(self):
+        return {"auto.create.topics.enable": False, "kafka.listen": "127.0.0.1:0"}
+
+    def test_settings_hold_in_their_class(self, horolog_broker, topics, kafka_bootstrap):
+        assert horolog_broker.kafka_address == kafka_bootstrap
+        with pytest.raises(Exception, match="auto.create"):
+            with blocking.Producer(horolog_broker.address) as producer:
+                producer.send("new", b"value")
+
+def test_settings_hold_nowhere_else(filled, horolog_broker, topics):
+    assert topics() == ["kept"]
+    with blocking.Producer(horolog_broker.address) as producer:
+        producer.send("new", b"value")
+
+def test_a_test_without_the_broker(tmp_path):
+    assert not list(tmp_path.iterdir())
+"""
+
+OF_SESSION = """
+import pytest
+from horolog import blocking
+
+@pytest.fixture(scope="session")
+def of_session(horolog_broker):
+    with blocking.Producer(horolog_broker.address) as producer:
+        producer.send("session", b"value")
+"""
+
+LATE = """
+import pytest
+from horolog import blocking
+
+@pytest.fixture(scope="class")
+def of_class(horolog_broker):
+    with blocking.Producer(horolog_broker.address) as producer:
+        producer.send("class", b"value")
+
+@pytest.fixture
+def topics(horolog_broker):
+    def find():
+        with blocking.Admin(horolog_broker.address) as admin:
+            return sorted(admin.list_topics())
+    return find
+
+class TestOfClass:
+    def test_its_own(self, of_class, topics):
+        assert topics() == ["class"]
+
+    def test_again(self, topics):
+        assert topics() == ["class"]
+
+def test_what_a_class_made_is_gone(topics):
+    assert topics() == []
+
+def test_of_the_session(of_session, topics):
+    assert topics() == ["session"]
+"""
+
+LAST = """
+from horolog import blocking
+
+def test_what_the_session_made_stays(horolog_broker, of_session):
+    with blocking.Admin(horolog_broker.address) as admin:
+        assert sorted(admin.list_topics()) == ["session"]
+"""
+
 LOADED = """
 import json, sys
 import horolog.testing.plugin
@@ -34,28 +150,58 @@ print(json.dumps(sorted(sys.modules)))
 @pytest.fixture(scope="module")
 def passed(run_pytest: Callable[..., str]) -> Counter[str]:
     """How many tests of each module passed, in one run of all: a start takes a second and more."""
-    modules = {f"test_example_{number}": source for number, (_, source) in enumerate(EXAMPLES)}
-    told = run_pytest(modules | {"test_plain": SYNCHRONOUS}, "--verbose")
+    modules = {f"test_example_{number}": source for number, source in enumerate(EXAMPLES)}
+    modules |= {"test_plain": SYNCHRONOUS, "test_isolation": ISOLATION}
+    modules |= {"conftest": OF_SESSION, "test_y": LATE, "test_z": LAST, "test_first": FIRST}
+    told = run_pytest(modules, "--verbose")
     return Counter(re.findall(r"^(\w+)\.py::\S.* PASSED", told, re.MULTILINE))
 
 
-@pytest.mark.parametrize("number", range(3), ids=[title for title, _ in EXAMPLES])
+NAMES = [re.findall(r"def (test_\w+)", source)[0] for source in EXAMPLES]
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)), ids=NAMES)
 def test_the_examples_of_the_page(passed: Counter[str], number: int) -> None:
-    assert passed[f"test_example_{number}"] == 1
+    several = 2 if re.search("parametrize|unittest", EXAMPLES[number]) else 1
+    assert passed[f"test_example_{number}"] == several
 
 
-def test_the_page_has_three_examples() -> None:
-    assert len(EXAMPLES) == 3
+def test_the_first_example_of_the_page(passed: Counter[str]) -> None:
+    assert passed["test_first"] == 1
+
+
+def test_the_commands_of_the_page(horolog_broker: BrokerThread, tmp_path: Path) -> None:
+    run = Program(horolog_broker.address, cwd=tmp_path)
+    with blocking.Producer(horolog_broker.address) as producer:
+        producer.send("clicks", b"first", timestamp_ms=1_479_144_272_509)
+    for command in COMMANDS:
+        assert "1 message in the window" in run.ok(*shlex.split(command)).err
+    assert COMMANDS
+    assert horolog_broker.load(tmp_path / "clicks.jsonl", topic="again").messages == 1
+
+
+def test_the_page_has_an_example_of_each_client() -> None:
+    assert len(EXAMPLES) == 13
+    assert len(WRITTEN) == len(EXAMPLES) + len(ELSEWHERE)
+    clients = ("confluent_kafka", "confluent_kafka.aio", "aiokafka", "kafka", *ELSEWHERE)
+    for client in clients:
+        assert any(f"from {client}" in source for source in WRITTEN)
 
 
 def test_plain_tests_with_warnings_as_errors(passed: Counter[str]) -> None:
     assert passed["test_plain"] == 2
 
 
+def test_each_test_finds_what_wider_fixtures_made(passed: Counter[str]) -> None:
+    assert [passed[name] for name in ("test_isolation", "test_y", "test_z")] == [5, 4, 1]
+
+
 def test_the_fixtures_are_listed_with_their_meaning(run_pytest: Callable[..., str]) -> None:
     listed = run_pytest({"test_it": SYNCHRONOUS}, "--fixtures")
-    assert "horolog_broker" in listed
+    for name in ("horolog_broker", "horolog_cluster", "kafka_bootstrap", "horolog_settings"):
+        assert name in listed
     assert "A broker on a free port" in listed
+    assert "isolation" not in listed
 
 
 def test_a_run_without_a_broker_loads_next_to_nothing() -> None:
@@ -66,3 +212,41 @@ def test_a_run_without_a_broker_loads_next_to_nothing() -> None:
     parts = {name.split(".")[1] for name in loaded if name.startswith("horolog.")}
     assert not parts & {"client", "config", "protocol", "server", "storage"}
     assert not loaded & {"uvloop", "msgpack", "aiohttp", "structlog"}
+
+
+SERVING = """
+import sys
+from threading import Thread
+from horolog.cli.main import main
+
+def tell():
+    sys.stdin.readline()
+    print(*(name for name in sys.modules if name.startswith("horolog.")), flush=True)
+
+Thread(target=tell, daemon=True).start()
+sys.argv = ["horolog", "serve", *sys.argv[1:]]
+main()
+"""
+
+
+def test_a_broker_that_serves_has_nothing_of_the_test_kit(tmp_path: Path) -> None:
+    """Not even when it has answered requests at all of its ports."""
+    ports = [f"--{kind}listen=127.0.0.1:0" for kind in ("", "kafka-", "http-")]
+    command = [sys.executable, "-c", SERVING, "--data-dir", str(tmp_path / "data"), *ports]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        addresses = dict(re.findall(r"(\w+)=(\S+)", process.stdout.readline()))
+        for address in (addresses["native"], f"kafka://{addresses['kafka']}"):
+            with blocking.Producer(address) as producer:
+                producer.send("clicks", b"value")
+        with urlopen(f"http://{addresses['http']}/metrics") as answer:
+            assert b"horolog_log_end_offset" in answer.read()
+        process.stdin.write("now\n")
+        process.stdin.flush()
+        loaded = set(process.stdout.readline().split())
+        process.terminate()
+    assert "horolog.server.dispatch" in loaded
+    assert not {name for name in loaded if name.split(".")[1] == "testing"}

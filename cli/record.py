@@ -1,0 +1,150 @@
+"""`horolog record`: write the messages of a window of time to a file, for tests to load."""
+
+import asyncio
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Annotated, Final
+
+import typer
+
+from ..client.administer.admin import Admin
+from ..client.recordings import RecordingHead
+from ..clock import SystemClock
+from ..protocol.window_topics import parse_window_name
+from .errors import CommandFailed, WrongUsage, note
+from .options import (
+    DEFAULT_SERVER,
+    AnyUnit,
+    Partition,
+    ReadFrom,
+    Server,
+    TopicName,
+    check_read_from,
+    parse_bounds,
+)
+from .output import emit
+from .replay import Emit, RecordReading, Replay, ReplayWindow, WindowedBy, window_of
+
+STANDARD_OUTPUT: Final = "-"
+
+
+def record(
+    topic: TopicName,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", metavar="FILE", help="Where to write; - is standard output. An old file goes."
+        ),
+    ],
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            help="Where the window begins: a time (2016-11-14T17:24:32Z, now, @-1h, epoch "
+            "milliseconds), or a range @A:B that sets --until too, such as @-2h:1h.",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Where the window ends, before that time."),
+    ] = None,
+    by: Annotated[
+        WindowedBy,
+        typer.Option(
+            help="A window goes by the messages' own times, or by when the broker appended them."
+        ),
+    ] = WindowedBy.CREATE,
+    partition: Partition = None,
+    read_from: ReadFrom = "leader",
+    server: Server = DEFAULT_SERVER,
+    any_unit: AnyUnit = False,
+) -> None:
+    """Write the messages of a window of time to a file, for tests to load.
+
+    The file has the messages whose time is at or after --from and before --until, with keys,
+    headers, times and partitions; without --from and --until it has all that have a time. Messages
+    without a time are left out. A test loads it with `horolog_broker.load(FILE)`, at other times
+    with `shift_to`; `tail -n +2 FILE | horolog produce TOPIC --json` sends it to any broker. The
+    first line is a JSON object that says what was recorded; each further line is a message as
+    `horolog consume --json` prints it. FILE is there only when it is complete.
+    """
+    check_read_from(server, read_from)
+    bounds = parse_bounds(start, until, SystemClock().now_ms(), any_unit)
+    window = window_of(bounds, by)
+    if window is None and bounds != (None, None):
+        raise WrongUsage(
+            "record writes a window of time: give --from and --until times, not offsets"
+        )
+    reading = RecordReading(
+        server,
+        read_from,
+        topic,
+        partition,
+        as_json=True,
+        follow=False,
+        append_time=False,
+        read_committed=True,
+    )
+    with _opened(to) as write:
+        asyncio.run(_record(reading, window, by, write))
+
+
+async def _record(
+    reading: RecordReading, window: ReplayWindow | None, by: WindowedBy, write: Emit
+) -> None:
+    async with Admin(reading.server, read_from=reading.read_from) as admin:
+        if parse_window_name(reading.topic) is not None:
+            named = await admin.find_window(reading.topic)
+            if named is not None:
+                if window is not None:
+                    raise WrongUsage(
+                        f"{reading.topic} names a window of {named.base} already: leave out --from "
+                        f"and --until, or record {named.base}"
+                    )
+                by = WindowedBy.APPEND if named.by_append else WindowedBy.CREATE
+                window = ReplayWindow(named.from_ms, named.until_ms, by)
+                reading = replace(reading, topic=named.base)
+        partitions = await admin.partition_count(reading.topic)
+    chosen = window or ReplayWindow(None, None, by)
+    head = RecordingHead(reading.topic, partitions, chosen.from_ms, chosen.until_ms)
+    write([head.line()])
+    await Replay(reading, chosen, stats=False, emit=write).run()
+
+
+@contextmanager
+def _opened(to: str) -> Iterator[Emit]:
+    """Yield what writes lines to the file; at the end of the block the file is there, unless the
+    block failed. Raises CommandFailed."""
+    if to == STANDARD_OUTPUT:
+        yield emit
+        return
+    path = Path(to)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        file = part.open("x", encoding="ascii")
+    except OSError as error:
+        raise WrongUsage(f"--to: {to} cannot be written: {error.strerror}") from None
+    try:
+        with file:
+            yield _writing(file, to)
+        os.replace(part, path)
+    except OSError as error:
+        raise CommandFailed(f"{to} cannot be written: {error.strerror}") from None
+    finally:
+        with suppress(FileNotFoundError):
+            part.unlink()
+    note(f"written to {to}")
+
+
+def _writing(file: IO[str], to: str) -> Emit:
+    def write(lines: Iterable[str]) -> None:
+        try:
+            file.writelines(f"{line}\n" for line in lines)
+        except OSError as error:
+            raise CommandFailed(f"{to} cannot be written: {error.strerror}") from None
+
+    return write

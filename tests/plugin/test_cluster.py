@@ -1,0 +1,62 @@
+"""A leader and its followers in the process of a test."""
+
+from pathlib import Path
+
+import pytest
+
+from horolog import blocking
+from horolog.testing.cluster import BrokerCluster
+
+DAY = 24 * 3600
+
+
+def send(cluster: BrokerCluster, *values: bytes) -> None:
+    with blocking.Producer(cluster.address) as producer:
+        for value in values:
+            producer.send("a", value)
+
+
+def test_a_snapshot_of_all_brokers(horolog_cluster: BrokerCluster) -> None:
+    send(horolog_cluster, b"one")
+    snapshot = horolog_cluster.snapshot()
+    send(horolog_cluster, b"two")
+    snapshot.restore()
+    assert horolog_cluster.leader is horolog_cluster.brokers[0]
+    assert len(horolog_cluster.followers) == 2
+    assert [broker.topic("a").values() for broker in horolog_cluster.brokers] == [[b"one"]] * 3
+    send(horolog_cluster, b"three")
+    horolog_cluster.wait_in_sync()
+    for broker in horolog_cluster.brokers:
+        assert broker.topic("a").values() == [b"one", b"three"]
+
+
+def test_one_clock_for_all(horolog_cluster: BrokerCluster) -> None:
+    with blocking.Admin(horolog_cluster.address) as admin:
+        admin.create_topic("a", settings={"retention.ms": str(7 * DAY * 1000)})
+    send(horolog_cluster, b"one")
+    horolog_cluster.wait_in_sync()
+    horolog_cluster.clock.step(8 * DAY)
+    assert horolog_cluster.topic("a").values() == []
+    assert len({broker.clock for broker in horolog_cluster.brokers}) == 1
+
+
+def test_faults_are_those_of_the_leader(horolog_cluster: BrokerCluster) -> None:
+    horolog_cluster.faults.lose_answer("Produce")
+    send(horolog_cluster, b"one", b"two")
+    assert [each.kind for each in horolog_cluster.faults.injected] == ["lose_answer"]
+    assert horolog_cluster.topic("a").values() == [b"one", b"two"]
+
+
+def test_what_a_cluster_refuses(tmp_path: Path, horolog_cluster: BrokerCluster) -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        BrokerCluster(tmp_path, brokers=0)
+    with pytest.raises(ValueError, match="no snapshot of this cluster"):
+        horolog_cluster.restore()
+    horolog_cluster.stop_leader()
+    with pytest.raises(RuntimeError, match="no broker leads"):
+        assert horolog_cluster.leader
+    with pytest.raises(RuntimeError, match="all brokers running"):
+        horolog_cluster.snapshot()
+    horolog_cluster.stop()
+    with pytest.raises(RuntimeError, match="no follower is running"):
+        horolog_cluster.promote()
