@@ -15,6 +15,7 @@ from ..client.cluster.servers import Servers
 from ..client.results import TimeCount, TimeCounts
 from ..clock import SystemClock
 from ..times import TimeError, parse_length
+from .consume.reading import WindowedBy
 from .errors import WrongUsage, is_terminal, note
 from .options import (
     DEFAULT_SERVER,
@@ -30,7 +31,6 @@ from .options import (
     parse_bounds,
 )
 from .output import emit, json_line, plural, shown_size, shown_time, table
-from .replay import WindowedBy
 
 _BAR_WIDTH: Final = 40
 """Characters of the longest bar if the output is not a terminal."""

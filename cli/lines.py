@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ..protocol.records.layout import NO_TIMESTAMP
 from ..protocol.records.messages.sets import NewRecord
-from ..times import INT64_MAX, OtherUnit, check_unit
+from ..times import INT64_MAX, OtherUnit, TimeError, check_unit, parse_time
 from ..values import value_class
 from .errors import CommandFailed
 from .options import refused
@@ -27,8 +27,8 @@ this size."""
 THREAD_NAME: Final = "stdin"
 
 _INT32_MAX: Final = 2**31 - 1
-_FIELDS: Final = frozenset({"value", "key", "timestamp_ms", "partition", "headers"})
-_PRINTED_FIELDS: Final = frozenset({"offset", "timestamp_type", "append_time_ms"})
+_FIELDS: Final = frozenset({"value", "key", "timestamp_ms", "timestamp", "partition", "headers"})
+_PRINTED_FIELDS: Final = frozenset({"topic", "offset", "timestamp_type", "append_time_ms"})
 """Fields that `consume --json` prints and `produce --json` ignores, so that one topic can be piped
 into another."""
 
@@ -122,12 +122,26 @@ def plain_message(line: bytes, now_ms: int) -> Message:
     return Message(NewRecord(line, None, now_ms))
 
 
-def json_message(line: bytes, number: int, now_ms: int, any_unit: bool = False) -> Message:
-    """Parse a line with an object `{"value", "key"?, "timestamp_ms"?, "partition"?, "headers"?}`.
+def keyed_message(line: bytes, number: int, separator: bytes, now_ms: int) -> Message:
+    """Make a message of a line with key, separator and value; the first separator counts. Raises
+    BadLine, which names line `number`."""
+    key, found, value = line.partition(separator)
+    if not found:
+        raise BadLine(
+            f"line {number} has no {separator.decode('utf-8', 'backslashreplace')!r} between key "
+            "and value (--key-separator)"
+        )
+    return Message(NewRecord(value, key, now_ms))
 
-    Headers are a list of `{"name", "value"}`. Without `timestamp_ms` the time is `now_ms`; null (or
-    -1) makes a message without a time. A time that looks like another unit than milliseconds is
-    accepted only with `any_unit`. Raises BadLine, which names line `number`.
+
+def json_message(line: bytes, number: int, now_ms: int, any_unit: bool = False) -> Message:
+    """Parse a line with an object `{"value", "key"?, "timestamp_ms"?, "timestamp"?, "partition"?,
+    "headers"?}`.
+
+    Headers are a list of `{"name", "value"}`. `timestamp` is RFC 3339. Without a time, the time is
+    `now_ms`; null (or `timestamp_ms` -1) makes a message without a time. A number that looks like
+    another unit than milliseconds is accepted only with `any_unit`. Raises BadLine, which names
+    line `number`.
     """
     try:
         fields = json.loads(line.decode("utf-8-sig"))
@@ -142,10 +156,16 @@ def json_message(line: bytes, number: int, now_ms: int, any_unit: bool = False) 
     unknown = sorted(fields.keys() - _FIELDS - _PRINTED_FIELDS)
     if unknown:
         raise BadLine(f'line {number} has a field "{unknown[0]}": known are {_known()}')
+    if "timestamp" not in fields:
+        time_ms = _time_ms(fields.get("timestamp_ms", now_ms), number, any_unit)
+    elif "timestamp_ms" in fields:
+        raise BadLine(f"line {number} has both timestamp and timestamp_ms: leave one of them out")
+    else:
+        time_ms = _written_time_ms(fields["timestamp"], number)
     record = NewRecord(
         _content(fields["value"], "value", number),
         _content(fields.get("key"), "key", number),
-        _time_ms(fields.get("timestamp_ms", now_ms), number, any_unit),
+        time_ms,
         _headers(fields.get("headers"), number),
     )
     partition = fields.get("partition")
@@ -201,6 +221,21 @@ def _time_ms(value: Any, number: int, any_unit: bool) -> int:
         except OtherUnit as error:
             raise BadLine(f"line {number}: timestamp_ms {refused(error)}") from None
     return found
+
+
+def _written_time_ms(value: Any, number: int) -> int:
+    if value is None:
+        return NO_TIMESTAMP
+    # The other ways to write a time depend on when the line is read.
+    if not isinstance(value, str) or value[4:5] != "-":
+        raise BadLine(
+            f"line {number}: timestamp must be RFC 3339, such as 2016-11-14T17:24:32Z, not "
+            f"{json.dumps(value)[:100]}; a number goes into timestamp_ms"
+        )
+    try:
+        return parse_time(value, 0)
+    except TimeError as error:
+        raise BadLine(f"line {number}: timestamp {error}") from None
 
 
 def _whole(value: Any, field: str, number: int, minimum: int, maximum: int) -> int:
