@@ -54,8 +54,8 @@ Start = Annotated[
         "--from",
         metavar="POS",
         help=f"Where to begin: {POSITION_HELP}; or a range of times @A:B that sets --until "
-        "too, such as @-2h:1h. When not given, the first message stored; with --follow, what arrives "
-        "from now on.",
+        "too, such as @-2h:1h. When not given, the first message stored; with --follow, what "
+        "arrives from now on.",
     ),
 ]
 Until = Annotated[

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import suppress
 from heapq import heappop, heappush, merge
 from pathlib import Path
 from struct import Struct
@@ -30,7 +30,7 @@ RUN_BYTES: Final = 64 * 1024 * 1024
 _RUNS_MERGED: Final = 128
 """Number of runs that are merged at a time; each is an open file."""
 
-_READ_BYTES: Final = 64 * 1024
+_WRITE_BYTES: Final = 64 * 1024
 _BATCH: Final = 1000
 """Messages given out at a time."""
 
@@ -85,23 +85,21 @@ class SortedMessages:
         self._free = free
         self._entries: list[bytes] = []
         self._entries_bytes = 0
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._runs: list[Path] = []
-        self._made = 0
+        self._runs: list[IO[bytes]] = []
+        """Files without a name, so that nothing is left behind however the program ends."""
         self._stored_bytes = 0
         """Size of all runs; goes on to be counted when there is no room for them."""
         self._count = 0
         """Number of messages in runs and in memory."""
-        self._no_room: str | None = None
-        """Why the messages cannot be sorted; None as long as there is room."""
+        self._no_room: Path | None = None
+        """The folder that has no room for the runs; None as long as there is room."""
 
     def close(self) -> None:
         """Delete the runs."""
         self._entries.clear()
+        for run in self._runs:
+            run.close()
         self._runs.clear()
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
 
     def add(self, records: Iterable[ConsumerRecord]) -> bool:
         """Add messages. Returns whether the memory is full, so that `spill` is to be called."""
@@ -140,14 +138,13 @@ class SortedMessages:
             self._check_room()
             skipped = 0 if self._last is None else max(self._count - self._last, 0)
             batch: list[ConsumerRecord] = []
-            with ExitStack() as files:
-                for number, entry in enumerate(merge(*self._opened(files), self._entries)):
-                    if number < skipped:
-                        continue
-                    batch.append(_record(entry))
-                    if len(batch) == _BATCH:
-                        yield batch
-                        batch = []
+            for number, entry in enumerate(merge(*map(_run_entries, self._runs), self._entries)):
+                if number < skipped:
+                    continue
+                batch.append(_record(entry))
+                if len(batch) == _BATCH:
+                    yield batch
+                    batch = []
             yield batch
         finally:
             self.close()
@@ -170,44 +167,35 @@ class SortedMessages:
         self._stored_bytes += size_bytes
         if self._no_room is not None:
             return
-        folder = self._temporary_folder()
+        folder = _temporary_folder()
         if self._free(folder) < size_bytes:
             self._give_up(folder)
             return
-        path = folder / str(self._made)
-        self._made += 1
         try:
-            with path.open("xb", buffering=1024 * 1024) as file:
-                for entry in entries:
-                    file.write(_LENGTH.pack(len(entry)))
-                    file.write(entry)
+            run = tempfile.TemporaryFile(buffering=_WRITE_BYTES, dir=folder)  # noqa: SIM115
+            self._runs.append(run)
+            for entry in entries:
+                run.write(_LENGTH.pack(len(entry)))
+                run.write(entry)
+            run.flush()
         except OSError as error:
             if error.errno not in _NO_ROOM:
-                raise CommandFailed(f"{path} cannot be written: {error.strerror}") from None
-            self._give_up(folder)
-        else:
-            self._runs.append(path)
-
-    def _temporary_folder(self) -> Path:
-        if self._folder is None:
-            try:
-                self._folder = tempfile.TemporaryDirectory(prefix="horolog-")
-            except OSError as error:
                 raise CommandFailed(
-                    f"no temporary folder can be made: {error.strerror}: set TMPDIR to a folder "
-                    "where there is room"
+                    f"messages cannot be sorted in {folder}: {error.strerror}: set TMPDIR to a "
+                    "folder that can be written"
                 ) from None
-        return Path(self._folder.name)
+            self._give_up(folder)
 
     def _give_up(self, folder: Path) -> None:
         """Delete the runs. What follows is only counted, to say how much room it takes."""
-        for path in self._runs:
-            path.unlink(missing_ok=True)
+        for run in self._runs:
+            with suppress(OSError):  # it may have bytes left that find no room
+                run.close()
         self._runs.clear()
-        self._no_room = str(folder.parent)
+        self._no_room = folder
         note(
-            f"{folder.parent} has no room for the messages to be sorted: reading on to see how "
-            "much they need"
+            f"{folder} has no room for the messages to be sorted: reading on to see how much they "
+            "need"
         )
 
     def _check_room(self) -> None:
@@ -218,26 +206,27 @@ class SortedMessages:
             needed *= 2  # runs are merged into a new one before they are deleted
         raise CommandFailed(
             f"--order time needs {shown_size(needed)} ({needed} bytes) in {self._no_room}, which "
-            f"has {shown_size(self._free(Path(self._no_room)))} left: set TMPDIR to a folder with "
+            f"has {shown_size(self._free(self._no_room))} left: set TMPDIR to a folder with "
             "room, or read a shorter window; nothing was printed"
         )
 
     def _join_runs(self) -> None:
         """Merge all runs into one, so that no more files have to be open at a time."""
-        joined, size_bytes = self._runs, sum(path.stat().st_size for path in self._runs)
-        with ExitStack() as files:
-            entries = merge(*(_run_entries(files.enter_context(p.open("rb"))) for p in joined))
-            self._runs = []
-            self._stored_bytes -= size_bytes
-            self._write_run(entries, size_bytes)
-        for path in joined:
-            path.unlink(missing_ok=True)
+        joined, self._runs = self._runs, []
+        size_bytes = sum(run.tell() for run in joined)
+        self._stored_bytes -= size_bytes
+        self._write_run(merge(*map(_run_entries, joined)), size_bytes)
+        for run in joined:
+            run.close()
 
-    def _opened(self, files: ExitStack) -> list[Iterator[bytes]]:
-        return [
-            _run_entries(files.enter_context(path.open("rb", buffering=_READ_BYTES)))
-            for path in self._runs
-        ]
+
+def _temporary_folder() -> Path:
+    try:
+        return Path(tempfile.gettempdir())
+    except OSError as error:
+        raise CommandFailed(
+            f"there is no temporary folder: {error.strerror}: set TMPDIR to a folder with room"
+        ) from None
 
 
 def _record(entry: bytes) -> ConsumerRecord:
@@ -248,6 +237,7 @@ def _record(entry: bytes) -> ConsumerRecord:
 
 
 def _run_entries(file: IO[bytes]) -> Iterator[bytes]:
+    file.seek(0)
     while head := file.read(_LENGTH.size):
         (length,) = _LENGTH.unpack(head)
         yield file.read(length)

@@ -141,6 +141,9 @@ class TopicCopier:
             failure = error
         finally:
             await self._producer.close(flush=False)
+            for waiter in self._open:  # otherwise asyncio reports their errors
+                if waiter.done() and not waiter.cancelled():
+                    waiter.exception()
         count = self._written
         note(f"{count:,} {plural(count, 'message')} written to {self._target.topic}")
         note_past_retention(self._past_retention, self._target.topic)

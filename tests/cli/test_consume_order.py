@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import IO
 
 import pytest
 from hypothesis import given
@@ -83,41 +84,57 @@ def test_many_runs_are_merged_and_nothing_is_left_behind(
     for offset in offsets:
         if stored.add([message(offset, T0 + offset)]):
             stored.spill()
-        most = max(most, len([path for path in tmp_path.rglob("*") if path.is_file()]))
-    assert 0 < most <= 5
+        most = max(most, len(stored._runs))
+        assert list(tmp_path.iterdir()) == []  # however the program ends, nothing is left
+    assert 0 < most < 5
     found = [one.offset for batch in stored.batches() for one in batch]
     assert found == list(range(300))
-    assert list(tmp_path.iterdir()) == []
+    assert stored._runs == []
 
 
 def test_without_room_it_refuses_and_names_the_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    whole = SortedMessages("create", run_bytes=1000)
-    short = SortedMessages("create", run_bytes=1000, free=lambda folder: 5_000 - used(tmp_path))
-    for stored in (whole, short):
+
+    def filled(room_bytes: int) -> SortedMessages:
+        def free(folder: Path) -> int:
+            assert folder == tmp_path
+            return room_bytes - sum(run.tell() for run in stored._runs)
+
+        stored = SortedMessages("create", run_bytes=1000, free=free)
         for offset in range(200):
             if stored.add([message(offset, T0)]):
                 stored.spill()
-    assert used(tmp_path) <= 5_000 + used(Path(whole._folder.name))  # type: ignore[union-attr]
+        return stored
+
+    short = filled(5_000)
+    assert short._runs == []
     with pytest.raises(CommandFailed, match="nothing was printed") as refused:
         list(short.batches())
-    needed = int(str(refused.value).split("(")[1].split(" bytes")[0])
-    entries_bytes = sum(1 for _ in range(200)) * 100
-    assert entries_bytes < needed < 2 * entries_bytes
-    enough = SortedMessages("create", run_bytes=1000, free=lambda folder: needed - used(folder))
-    for offset in range(200):
-        if enough.add([message(offset, T0)]):
-            enough.spill()
-    assert sum(map(len, enough.batches())) == 200
-    whole.close()
-    assert list(tmp_path.iterdir()) == []
-    assert "has no room" in capsys.readouterr().err
+    assert f"in {tmp_path}, which has 4.9 KiB left: set TMPDIR" in str(refused.value)
+    assert capsys.readouterr().err.count("has no room") == 1
+    needed_bytes = int(str(refused.value).split("(")[1].split(" bytes")[0])
+    assert 200 * 100 < needed_bytes < 2 * 200 * 100
+    assert sum(map(len, filled(needed_bytes).batches())) == 200
+    assert capsys.readouterr().err == ""
 
 
-def used(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+def test_a_full_disk_is_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(**options: object) -> IO[bytes]:
+        return open("/dev/full", "w+b")
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    stored = SortedMessages("create", run_bytes=1000)
+    for offset in range(50):
+        if stored.add([message(offset, T0)]):
+            stored.spill()
+    with pytest.raises(CommandFailed, match="nothing was printed"):
+        list(stored.batches())
+    assert capsys.readouterr().err.count("has no room") == 1
 
 
 arriving = st.lists(
