@@ -4,7 +4,7 @@ from .errors import note
 from .output import plural
 
 
-def note_past_retention(count: int, topic: str) -> None:
+def warn_past_retention(count: int, topic: str) -> None:
     """Say how many messages retention deletes soon; nothing if there is none."""
     if count:
         are, their = ("is", "its time") if count == 1 else ("are", "their times")

@@ -37,7 +37,7 @@ from .lines import (
 )
 from .options import DEFAULT_SERVER, INT32_MAX, AnyUnit, Server, TopicName, refused
 from .output import emit, json_line, json_time
-from .past_retention import note_past_retention
+from .past_retention import warn_past_retention
 
 STDIN: Final = 0
 
@@ -177,7 +177,7 @@ def produce(
         raise CommandFailed(f"{error}; the rest was not sent") from None
     finally:
         of_asyncio.removeFilter(is_no_lost_write)
-        note_past_retention(sending.past_retention, topic)
+        warn_past_retention(sending.past_retention, topic)
     if sending.interrupted:
         raise typer.Exit(INTERRUPTED)
     if refused:

@@ -23,7 +23,7 @@ from ..options import (
     complete_topic,
     parse_bounds,
 )
-from .consuming import Consumption, Wanted
+from .consuming import ConsumeOptions, Consumption
 from .formats import JsonFormat, LineFormat, TemplateFormat, TextFormat
 from .last import LAST_MAX
 from .reading import RecordReading, TopicNames, WindowedBy, window_of
@@ -247,7 +247,7 @@ def consume(
             "--from now leaves out messages with earlier times that arrive from now on; without "
             "--from they are there"
         )
-    wanted = Wanted(
+    options = ConsumeOptions(
         names=names,
         bounds=bounds,
         window=window,
@@ -272,7 +272,7 @@ def consume(
         *(server, read_from, partition, follow, needs_append_time, read_committed)
     )
     try:
-        asyncio.run(Consumption(reading, wanted, SystemClock()).run())
+        asyncio.run(Consumption(reading, options, SystemClock()).run())
     except KeyboardInterrupt:
         if not follow:
             raise

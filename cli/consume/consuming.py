@@ -20,7 +20,7 @@ from .formats import LineFormat
 from .last import find_last
 from .ordering import SettledMessages, SortedMessages
 from .reading import (
-    Arrivals,
+    FetchQueue,
     MessageSource,
     RangeSource,
     RecordReading,
@@ -36,7 +36,7 @@ WINDOWS_MAX: Final = 100
 
 
 @value_class
-class Wanted:
+class ConsumeOptions:
     """What a `consume` is to read, and what becomes of the messages."""
 
     names: TopicNames
@@ -62,13 +62,13 @@ class Wanted:
 class Consumption:
     """Reads, selects, orders and hands out the messages of one command."""
 
-    def __init__(self, reading: RecordReading, wanted: Wanted, clock: Clock) -> None:
+    def __init__(self, reading: RecordReading, options: ConsumeOptions, clock: Clock) -> None:
         self._reading = reading
-        self._wanted = wanted
+        self._options = options
         self._clock = clock
-        self._left = wanted.first
-        self._pace = None if wanted.speed is None else ReplayPace(wanted.speed, clock)
-        self._by = wanted.by
+        self._left = options.first
+        self._pace = None if options.speed is None else ReplayPace(options.speed, clock)
+        self._by = options.by
         self._windows: list[WindowSource] = []
         self._given_out = 0
         self._settled: SettledMessages | None = None
@@ -79,12 +79,13 @@ class Consumption:
         async with AsyncExitStack() as stack:
             admin = await stack.enter_async_context(self._reading.admin())
             consumer = await stack.enter_async_context(self._reading.consumer())
-            topics = await self._wanted.names.resolve(admin)
+            topics = await self._options.names.resolve(admin)
             sources = await self._sources(admin, consumer, topics)
-            sink = await stack.enter_async_context(await self._sink(admin, topics))
+            sink = await self._sink(admin, topics)
             if self._reading.follow:
-                # Only Ctrl-C, which cancels this task, ends it.
+                # Only Ctrl-C, which cancels this task, ends it. The sink is closed before.
                 stack.callback(self._print_costs)
+            await stack.enter_async_context(sink)
             await self._hand_out(sources, admin, consumer, sink)
         if not self._reading.follow:
             self._print_costs()
@@ -111,24 +112,24 @@ class Consumption:
         return sources
 
     def _ranges(self, admin: Admin, consumer: Consumer, topics: Sequence[str]) -> RangeSource:
-        wanted = self._wanted
+        options = self._options
         # A window is read by ranges only when it is followed from now on.
-        bounds = wanted.bounds if wanted.window is None else (None, None)
+        bounds = options.bounds if options.window is None else (None, None)
         return RangeSource(
             *(self._reading, admin, consumer, topics, bounds),
-            names=wanted.names,
-            within=lambda topic: wanted.window,
+            names=options.names,
+            within=lambda topic: options.window,
         )
 
     async def _window(self, admin: Admin, topic: str) -> tuple[str, TimeBounds] | None:
         """Return the window to read of a topic, with the name of the topic that has it; None for a
         range of offsets. Raises WrongUsage for a window in a window."""
-        wanted = self._wanted
+        options = self._options
         named = None if parse_window_name(topic) is None else await admin.find_window(topic)
         if named is None:
-            from_now = wanted.bounds[0] is None and self._reading.follow
-            return None if wanted.window is None or from_now else (topic, wanted.window)
-        if not wanted.only_named:
+            from_now = options.bounds[0] is None and self._reading.follow
+            return None if options.window is None or from_now else (topic, options.window)
+        if not options.only_named:
             raise WrongUsage(
                 f"{topic} names a window of {named.base} already: leave out --from, --until, --by "
                 f"and --offsets-between, or read {named.base}"
@@ -140,8 +141,8 @@ class Consumption:
         return named.base, TimeBounds(named.from_ms, named.until_ms, by)
 
     def _check_windows(self) -> None:
-        windows, wanted = self._windows, self._wanted
-        if wanted.stats and not windows:
+        windows, options = self._windows, self._options
+        if options.stats and not windows:
             raise WrongUsage(
                 "--stats is about a window of time: give --from or --until a time, neither of them "
                 "an offset, and no --offsets-between"
@@ -151,15 +152,15 @@ class Consumption:
                 f"--follow: {len(windows)} windows, and {WINDOWS_MAX} is the most that are "
                 "followed together: name fewer topics, or leave out --from"
             )
-        if len({one.bounds.by for one in windows}) > 1 and wanted.in_time_order:
+        if len({one.bounds.by for one in windows}) > 1 and options.in_time_order:
             raise WrongUsage("--order time: windows by create time and by append time do not mix")
-        if wanted.last is not None and len({one.topic for one in windows}) < len(windows):
+        if options.last is not None and len({one.topic for one in windows}) < len(windows):
             raise WrongUsage("--last: two windows of one topic: name one of them")
 
     async def _sink(self, admin: Admin, topics: Sequence[str]) -> MessageSink:
-        target = self._wanted.target
+        target = self._options.target
         if target is None:
-            return MessagePrinter(self._wanted.line_format)
+            return MessagePrinter(self._options.line_format)
         read = {one.topic for one in self._windows} | set(topics)
         if target.server == self._reading.server and target.topic in read:
             raise WrongUsage(f"--to {target.topic}: that is a topic that is read: name another one")
@@ -176,35 +177,35 @@ class Consumption:
         consumer: Consumer,
         sink: MessageSink,
     ) -> None:
-        wanted, reading = self._wanted, self._reading
-        if wanted.last is not None and not wanted.in_time_order:
-            tails = await find_last(sources, wanted.last, wanted.selection)
+        options, reading = self._options, self._reading
+        if options.last is not None and not options.in_time_order:
+            tails = await find_last(sources, options.last, options.selection)
             topics = list(dict.fromkeys(t for one in sources for t in one.topics))
             within = {one.topic: one.bounds for one in self._windows}
             source = RangeSource(reading, admin, consumer, topics, within=within.get)
             source.ranges = tails.ranges(topics)
             sources = [source] if source.ranges else []
         chain = SourceChain(sources, follow=reading.follow)
-        if wanted.in_time_order:
+        if options.in_time_order:
             await self._in_time_order(chain, sink)
             return
         async for batch in chain.batches():
-            if await self._deliver(wanted.selection.of(batch), sink):
+            if await self._deliver(options.selection.of(batch), sink):
                 return
 
     async def _in_time_order(self, chain: MessageSource, sink: MessageSink) -> None:
         """Hand out what is stored in the order of the times, and then what comes."""
-        wanted = self._wanted
+        options = self._options
         batches = chain.batches()
         with ExitStack() as stack:
-            stored = SortedMessages(self._by, last=wanted.last)
+            stored = SortedMessages(self._by, last=options.last)
             stack.callback(stored.close)
             async for batch in batches:
-                if stored.add(wanted.selection.of(batch)):
+                if stored.add(options.selection.of(batch)):
                     await asyncio.to_thread(stored.spill)
                 if self._reading.follow and chain.is_live:
                     break
-            settled = SettledMessages(wanted.settle_s, self._by, self._clock.monotonic)
+            settled = SettledMessages(options.settle_s, self._by, self._clock.monotonic)
             for batch in stored.batches():
                 if await self._deliver(batch, sink):
                     return
@@ -212,10 +213,10 @@ class Consumption:
                     settled.passed(record)
         if self._reading.follow:
             self._settled = settled
-            await self._settle(settled, Arrivals([_Rest(batches)]), sink)
+            await self._settle(settled, FetchQueue([_RemainingBatches(batches)]), sink)
 
     async def _settle(
-        self, settled: SettledMessages, arrivals: Arrivals, sink: MessageSink
+        self, settled: SettledMessages, arrivals: FetchQueue, sink: MessageSink
     ) -> None:
         """Hand out messages as they come, each after it was held; on Ctrl-C those that are held."""
         arriving = asyncio.ensure_future(arrivals.next())
@@ -227,7 +228,7 @@ class Consumption:
                     if batch is None:
                         break
                     arriving = asyncio.ensure_future(arrivals.next())
-                    at_once = settled.add(self._wanted.selection.of(batch))
+                    at_once = settled.add(self._options.selection.of(batch))
                     if await self._deliver(at_once, sink):
                         return
                 if await self._deliver(settled.take_due(), sink):
@@ -268,7 +269,7 @@ class Consumption:
         read_bytes = sum(one.read_bytes for one in windows)
         skipped_bytes = sum(one.skipped_bytes for one in windows)
         late = None if self._settled is None else self._settled.late
-        if self._wanted.stats:
+        if self._options.stats:
             fields = {
                 "messages": messages,
                 "read_bytes": read_bytes,
@@ -301,7 +302,7 @@ class Consumption:
         return found
 
 
-class _Rest:
+class _RemainingBatches:
     """What is left of a source that is being read."""
 
     is_live = True

@@ -244,7 +244,7 @@ class RangeSource:
         within: Callable[[str], TimeBounds | None] = _no_window,
     ) -> None:
         """With `names`, topics that match their patterns later are followed too. `within` returns
-        the window of a topic of which only a window is wanted."""
+        the window of a topic of which only a window is read."""
         self._reading = reading
         self._admin = admin
         self._consumer = consumer
@@ -282,6 +282,7 @@ class RangeSource:
             self._not_live = {
                 one.key: one.stored_end for one in self.ranges if one.start < one.stored_end
             }
+            yield []  # what is stored may be read already
             async for batch in self.read(self.ranges, watched=self._reading.partition is None):
                 yield batch
             return
@@ -307,7 +308,7 @@ class RangeSource:
                     asked = SystemClock.monotonic()
                 batch = await self._fetch(PARTITIONS_AGE_MS if watched else None)
                 self._advance(len(batch))
-                yield [record for record in batch if self._is_wanted(record, left)]
+                yield [record for record in batch if self._is_in_range(record, left)]
                 for key, one in list(left.items()):
                     position = self._consumer.position(*key)
                     if one.end is not None and position is not None and position >= one.end:
@@ -401,7 +402,9 @@ class RangeSource:
             lambda lost: self._consumer.fetch(max_wait_ms=0 if lost else max_wait_ms)
         )
 
-    def _is_wanted(self, record: ConsumerRecord, left: dict[TopicPartition, ConsumedRange]) -> bool:
+    def _is_in_range(
+        self, record: ConsumerRecord, left: dict[TopicPartition, ConsumedRange]
+    ) -> bool:
         """Whether a message is in its range and window. The first one behind a range ends it."""
         key = record.topic, record.partition
         found = left.get(key)
@@ -445,7 +448,7 @@ class SourceChain:
                 async for batch in source.batches():
                     yield batch
             return
-        arrived = Arrivals(self._sources)
+        arrived = FetchQueue(self._sources)
         try:
             while (found := await arrived.next()) is not None:
                 yield found
@@ -457,16 +460,16 @@ _AHEAD: Final = 4
 """Fetches that are read ahead of where the messages go."""
 
 
-_Arrival = list[ConsumerRecord] | Exception | None
+_Queued = list[ConsumerRecord] | Exception | None
 """Messages of a fetch, the error of a source, or None for its end."""
 
 
-class Arrivals:
+class FetchQueue:
     """Fetches of sources as they come. A source waits while the fetches before its own are not
     taken."""
 
     def __init__(self, sources: Sequence[MessageSource]) -> None:
-        self._batches: asyncio.Queue[_Arrival] = asyncio.Queue(_AHEAD)
+        self._batches: asyncio.Queue[_Queued] = asyncio.Queue(_AHEAD)
         self._left = len(sources)
         self._tasks = [asyncio.create_task(self._pump(source.batches())) for source in sources]
 

@@ -18,7 +18,7 @@ from ...values import value_class
 from ..errors import CommandFailed, WrongUsage, note
 from ..options import check_address
 from ..output import emit, plural, shown_span
-from ..past_retention import note_past_retention
+from ..past_retention import warn_past_retention
 from .formats import LineFormat
 
 _WRITES_OPEN: Final = 10_000
@@ -146,7 +146,7 @@ class TopicCopier:
                     waiter.exception()
         count = self._written
         note(f"{count:,} {plural(count, 'message')} written to {self._target.topic}")
-        note_past_retention(self._past_retention, self._target.topic)
+        warn_past_retention(self._past_retention, self._target.topic)
         if failure is not None and exc is None:
             raise failure
 

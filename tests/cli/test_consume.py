@@ -212,6 +212,7 @@ def test_a_followed_range_ends_before_the_first_message_that_is_as_late(
         lines = (json.dumps({"value": "", "timestamp_ms": BASE_MS + t}) for t in after_ms)
         horolog.ok("produce", topic, "--json", stdin="\n".join(lines))
 
+    horolog.ok("topic", "create", topic, "--set", "retention.ms=-1")
     send(100)
     options = ("--follow", *BETWEEN, "--from", "offset:0", "--until", at(300), "--json")
     with horolog.running("consume", topic, *options) as process:

@@ -1,13 +1,14 @@
 """`horolog consume --to`: messages written to another topic, of this broker or another one."""
 
 import json
+import signal
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from horolog.testing.broker import BrokerThread
-from horolog.testing.program import CommandResult, Program
+from horolog.testing.program import CommandResult, Program, next_line
 
 Run = Callable[..., CommandResult]
 
@@ -109,3 +110,46 @@ def test_messages_past_retention_are_told(ask: Run, clicks: str, topic: str) -> 
     ask("topic", "create", topic, "--set", "retention.ms=86400000")
     result = ask("consume", clicks, "--to", topic)
     assert f"9 messages of {topic} are past retention already" in result.err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--key", "k4"),
+        ("--grep", "no", "-n", "1"),
+        ("--header", "h=2"),
+        ("--last", "4"),
+        ("--last", "2", "--key", "k7", "--from", str(T0)),
+        ("--order", "time", "--last", "5"),
+        ("--order", "time", "--from", str(T0), "--until", str(T0 + 2000)),
+    ],
+)
+def test_kafkas_protocol_gives_the_same(
+    ask: Run, clicks: str, kafka: BrokerThread, options: tuple[str, ...]
+) -> None:
+    there = Program(kafka.address)
+    if there("topic", "describe", clicks).code != 0:
+        there.ok("topic", "create", clicks, "--partitions", "3")
+        ask("consume", clicks, "--to", f"{kafka.address}/{clicks}")
+    read = ("--server", f"kafka://{kafka.kafka_address}")
+    assert ask("consume", clicks, "--json", *options, *read).out == (
+        ask("consume", clicks, "--json", *options).out
+    )
+
+
+def test_ctrl_c_ends_a_followed_copy_when_everything_is_written(
+    server: BrokerThread, ask: Run, topic: str
+) -> None:
+    ask("topic", "create", topic)
+    ask("topic", "create", f"{topic}-copy")
+    program = Program(server.address)
+    options = ("--from", "offset:0", "-f", "--to", f"{topic}-copy")
+    with program.running("consume", topic, *options) as process:
+        program.ok("produce", topic, stdin="a\nb\n")
+        with program.running("consume", f"{topic}-copy", "--from", "offset:0", "-f") as copied:
+            assert next_line(copied).endswith("a\n")
+            assert next_line(copied).endswith("b\n")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert err == f"horolog: 2 messages written to {topic}-copy\n"

@@ -21,6 +21,7 @@ def consumed(ask: Run, topic: str) -> list[Any]:
 
 
 def test_a_key_headers_and_a_time_for_plain_lines(horolog: Program, ask: Run, topic: str) -> None:
+    ask("topic", "create", topic, "--set", "retention.ms=-1")
     options = ("-k", "k", "-H", "n=1", "-H", "n=a=b", "--at", TIME)
     (sent,) = horolog.ok("produce", topic, *options, stdin="a\n").objects
     assert sent["timestamp_ms"] == TIME_MS
@@ -36,6 +37,7 @@ def test_a_line_of_json_wins_over_the_options(horolog: Program, ask: Run, topic:
         {"value": "c", "timestamp_ms": TIME_MS + 2000, "headers": [{"name": "h", "value": "2"}]},
         {"value": "d", "timestamp": None},
     ]
+    ask("topic", "create", topic, "--set", "retention.ms=-1")
     options = ("-k", "k", "-H", "n=1", "--at", str(TIME_MS))
     horolog.ok("produce", topic, "--json", *options, stdin="\n".join(map(json.dumps, lines)))
     read = consumed(ask, topic)
