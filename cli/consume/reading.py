@@ -370,7 +370,7 @@ class RangeSource:
             new = [one for one in self._names.matching(counts) if one not in self.topics]
             self.topics += new
         known = {one.key for one in self.ranges}
-        start = None if isinstance(self._start, AtOffset) else self._start
+        start = self._start if isinstance(self._start, AtTime) else None
         added = [
             await self._range(topic, number, start, added=True)
             for topic in self.topics
