@@ -194,7 +194,7 @@ ENTRIES: Final = (
     CommandEntry("produce", ".produce", "produce", "Send standard input, a message a line."),
     CommandEntry(
         "consume",
-        ".consume",
+        ".consume.command",
         "consume",
         "Read the messages of a window of time, or of a range of offsets.",
     ),

@@ -17,6 +17,7 @@ from ..client.results import TimeCount, TimeCounts
 from ..clock import SystemClock
 from ..times import EPOCH, INT64_MAX, TimeError, parse_length
 from ..values import value_class
+from .consume.reading import WindowedBy
 from .errors import CommandFailed, WrongUsage, is_terminal, note
 from .options import (
     DEFAULT_SERVER,
@@ -34,7 +35,6 @@ from .options import (
     parse_bounds,
 )
 from .output import emit, json_line, plural, shown_size, shown_time, table
-from .replay import WindowedBy
 from .time_zone import time_zone
 
 _BAR_WIDTH: Final = 40

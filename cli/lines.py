@@ -98,6 +98,18 @@ def plain_message(line: bytes, now_ms: int) -> Message:
     return Message(NewRecord(line, None, now_ms))
 
 
+def keyed_message(line: bytes, number: int, separator: bytes, now_ms: int) -> Message:
+    """Make a message of a line with key, separator and value; the first separator counts. Raises
+    BadLine, which names line `number`."""
+    key, found, value = line.partition(separator)
+    if not found:
+        raise BadLine(
+            f"line {number} has no {separator.decode('utf-8', 'backslashreplace')!r} between key "
+            "and value (--key-separator)"
+        )
+    return Message(NewRecord(value, key, now_ms))
+
+
 def json_message(line: bytes, number: int, now_ms: int, any_unit: bool = False) -> Message:
     """Parse a line as `parse_message` does. Raises BadLine."""
     try:

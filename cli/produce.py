@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -23,10 +23,21 @@ from ..clock import Clock, SystemClock
 from ..protocol.errors import CodedError, RequestTimedOut
 from ..protocol.records.layout import BATCH_OVERHEAD, ENTRY_OVERHEAD, MESSAGE_OVERHEAD
 from ..protocol.records.messages.sets import NewRecord
+from ..times import TimeError
+from ..values import value_class
+from .consume.formats import unescaped
 from .errors import INTERRUPTED, CommandFailed, OutputClosed, OutputFailed, WrongUsage
-from .lines import BadLine, StandardInput, json_message, plain_message
-from .options import DEFAULT_SERVER, INT32_MAX, AnyUnit, Server, TopicName
+from .headers import argument_bytes, parse_headers
+from .lines import (
+    BadLine,
+    StandardInput,
+    json_message,
+    keyed_message,
+    plain_message,
+)
+from .options import DEFAULT_SERVER, INT32_MAX, AnyUnit, Server, TopicName, parse_moment, refused
 from .output import emit, json_line, json_time
+from .past_retention import warn_past_retention
 
 STDIN: Final = 0
 
@@ -78,31 +89,84 @@ def produce(
         bool,
         typer.Option(
             "--json",
-            help='A line is an object {"value", "key"?, "timestamp_ms"?, "partition"?, '
-            '"headers"?}: value and key a string, {"base64": "..."} or null; a timestamp of null '
-            'is no time; headers a list of {"name", "value"}.',
+            help='A line is an object {"value", "key"?, "timestamp_ms"?, "timestamp"?, '
+            '"partition"?, "headers"?}: value and key a string, {"base64": "..."} or null; '
+            "timestamp RFC 3339; a time of null is no time; headers a list of "
+            '{"name", "value"}.',
         ),
+    ] = False,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", "-k", metavar="KEY", help="Key of messages that have none."),
+    ] = None,
+    headers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header",
+            "-H",
+            metavar="NAME=VALUE",
+            help="A header of every message, before those of its line. Repeatable.",
+        ),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at",
+            metavar="TIME",
+            help="Time of messages that have none: 2016-11-14T17:24:32Z, now, @-1h, epoch "
+            "milliseconds. When not given, the time at which the line is read.",
+        ),
+    ] = None,
+    key_separator: Annotated[
+        str | None,
+        typer.Option(
+            "--key-separator",
+            metavar="S",
+            help="A line is a key, this text and a value; escapes such as \\t are replaced.",
+        ),
+    ] = None,
+    ignore_partition: Annotated[
+        bool,
+        typer.Option(
+            "--ignore-partition",
+            help="With --json: leave the partition of lines out; keys choose the partitions.",
+        ),
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Print no line for a message that was stored.")
     ] = False,
     server: Server = DEFAULT_SERVER,
     any_unit: AnyUnit = False,
 ) -> None:
     """Send standard input, a message a line.
 
-    Lines are sent as they come. A message gets the time at which its line was read, unless the line
-    has a time. Once a message is as durable as the topic requires, a JSON object is printed for it,
-    in the order of the input. For a refused set of messages an error is printed; later sets are
-    still sent, and the exit code is 1. Sets are kept within the topic's limits, so only a message
-    that is too large by itself is refused for its size. Ctrl-C ends the input: lines that were read
-    are still sent and answered. With --json, empty lines are skipped. A line that is not a message,
-    or has a time that looks like seconds or microseconds, ends the command: the lines before it
-    were sent, the rest was not.
+    Lines are sent as they come. A message gets the time of its line, else that of --at, else the
+    time at which its line was read. Once a message is as durable as the topic requires, a JSON
+    object is printed for it, in the order of the input. For a refused set of messages an error is
+    printed; later sets are still sent, and the exit code is 1. Sets are kept within the topic's
+    limits, so only a message that is too large by itself is refused for its size. Ctrl-C ends the
+    input: lines that were read are still sent and answered. With --json, empty lines are skipped. A
+    line that is not a message, or has a time that looks like seconds or microseconds, ends the
+    command: the lines before it were sent, the rest was not.
+
+    A message may be past the topic's retention already when it is stored. Then its line has a field
+    "past_retention", and at the end standard error says how many such messages there were. A Kafka
+    cluster does not tell.
 
     If a single Horolog broker is lost, the command ends at once. In a cluster, of Horolog or Kafka,
     a set is retried for up to two minutes until another broker leads, and is stored once.
     """
-    if any_unit and not as_json:
-        raise WrongUsage("--any-unit is about the times of --json, and plain lines have none")
-    sending = _Sending(topic, partition, compression, as_json, any_unit, SystemClock())
+    clock = SystemClock()
+    line_format = _line_format(
+        as_json=as_json,
+        any_unit=any_unit,
+        ignore_partition=ignore_partition,
+        key=key,
+        headers=headers,
+        at_ms=None if at is None else _at_ms(at, clock.now_ms(), any_unit),
+        separator=key_separator,
+    )
+    sending = _Sending(topic, partition, compression, line_format, clock, quiet=quiet)
     of_asyncio = logging.getLogger("asyncio")
     of_asyncio.addFilter(is_no_lost_write)
     try:
@@ -113,6 +177,7 @@ def produce(
         raise CommandFailed(f"{error}; the rest was not sent") from None
     finally:
         of_asyncio.removeFilter(is_no_lost_write)
+        warn_past_retention(sending.past_retention, topic)
     if sending.interrupted:
         raise typer.Exit(INTERRUPTED)
     if refused:
@@ -123,6 +188,81 @@ def is_no_lost_write(record: logging.LogRecord) -> bool:
     """Log filter: drops asyncio's warning about each write to a lost connection, because the
     command reports the loss once."""
     return record.msg != "socket.send() raised exception."
+
+
+@value_class
+class _LineFormat:
+    """How a line becomes a message, and what a message gets that the line does not have."""
+
+    as_json: bool
+    any_unit: bool
+    ignore_partition: bool
+    key: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    at_ms: int | None
+    """None for the time at which a line is read."""
+    separator: bytes | None
+    """Separates the key of a plain line from its value."""
+
+    def message(self, line: bytes, number: int, now_ms: int) -> Message:
+        """Return the message of line `number`. Raises BadLine."""
+        time_ms = now_ms if self.at_ms is None else self.at_ms
+        if self.as_json:
+            message = json_message(line, number, time_ms, self.any_unit)
+        elif self.separator is not None:
+            message = keyed_message(line, number, self.separator, time_ms)
+        else:
+            message = plain_message(line, time_ms)
+        record = message.record
+        if self.key is not None and record.key is None:
+            record = replace(record, key=self.key)
+        if self.headers:
+            record = replace(record, headers=(*self.headers, *record.headers))
+        return Message(record, None if self.ignore_partition else message.partition)
+
+
+def _line_format(
+    *,
+    as_json: bool,
+    any_unit: bool,
+    ignore_partition: bool,
+    key: str | None,
+    headers: list[str] | None,
+    at_ms: int | None,
+    separator: str | None,
+) -> _LineFormat:
+    """Return what the options say about lines. Raises WrongUsage for options that do not go
+    together."""
+    if any_unit and not as_json and at_ms is None:
+        raise WrongUsage(
+            "--any-unit is about the times of --json and of --at, and plain lines have none"
+        )
+    if ignore_partition and not as_json:
+        raise WrongUsage("--ignore-partition is about lines of --json, and plain lines name none")
+    if separator is not None:
+        if as_json:
+            raise WrongUsage("--key-separator is about plain lines: with --json, lines have a key")
+        if key is not None:
+            raise WrongUsage("--key-separator with --key: every line has a key of its own then")
+        if separator == "":
+            raise WrongUsage("--key-separator: give at least one character")
+        separator = unescaped(separator, "--key-separator")
+    return _LineFormat(
+        as_json,
+        any_unit,
+        ignore_partition,
+        None if key is None else argument_bytes(key),
+        parse_headers(headers, "--header"),
+        at_ms,
+        None if separator is None else argument_bytes(separator),
+    )
+
+
+def _at_ms(at: str, now_ms: int, any_unit: bool) -> int:
+    try:
+        return parse_moment(at, now_ms, any_unit)
+    except TimeError as error:
+        raise WrongUsage(f"--at: {refused(error)}") from None
 
 
 Outcome = SentRecord | CodedError
@@ -157,9 +297,10 @@ class _Sending:
         topic: str,
         partition: int | None,
         compression: Compression,
-        as_json: bool,
-        any_unit: bool,
+        line_format: _LineFormat,
         clock: Clock,
+        *,
+        quiet: bool,
     ) -> None:
         self._topic = topic
         self._partition = partition
@@ -167,9 +308,11 @@ class _Sending:
         self._limit_bytes = (
             _PLAIN_SET_BYTES if compression is Compression.NONE else _COMPRESSED_SET_BYTES
         )
-        self._as_json = as_json
-        self._any_unit = any_unit
+        self._format = line_format
         self._clock = clock
+        self._quiet = quiet
+        self.past_retention = 0
+        """Number of messages that were past retention when they were stored."""
         self._line_number = 0
         self._batch = _Batch()
         self._sent: asyncio.Queue[_Batch | None] = asyncio.Queue(_BATCHES_UNANSWERED)
@@ -261,9 +404,9 @@ class _Sending:
 
     async def _add(self, line: bytes) -> None:
         self._line_number += 1
-        if self._as_json and not line.strip():
+        if self._format.as_json and not line.strip():
             return
-        message = self._message(line)
+        message = self._format.message(line, self._line_number, self._clock.now_ms())
         record = message.record
         partition = self._partition if message.partition is None else message.partition
         if partition is None:
@@ -287,12 +430,6 @@ class _Sending:
             return min(self._limit_bytes, await self._producer.set_bytes_for(self._topic))
         except CodedError:
             return self._limit_bytes  # sending fails with the same error
-
-    def _message(self, line: bytes) -> Message:
-        now_ms = self._clock.now_ms()
-        if not self._as_json:
-            return plain_message(line, now_ms)
-        return json_message(line, self._line_number, now_ms, self._any_unit)
 
     async def _send_batch(self) -> None:
         """Begin to send the gathered messages. Waits while too many batches are unanswered."""
@@ -382,7 +519,9 @@ class _Sending:
                     any_refused = True
                     lines.append(_refused(outcome))
                 elif outcome is not None:
-                    lines.append(_acknowledged(outcome))
+                    self.past_retention += outcome.past_retention
+                    if not self._quiet:
+                        lines.append(_acknowledged(outcome))
             emit(lines)
         return any_refused
 
@@ -397,8 +536,11 @@ def _refused(error: CodedError) -> str:
 
 
 def _acknowledged(sent: SentRecord) -> str:
-    return json_line(
-        partition=sent.partition,
-        offset=sent.offset,
-        timestamp_ms=json_time(sent.timestamp_ms),
-    )
+    fields: dict[str, object] = {
+        "partition": sent.partition,
+        "offset": sent.offset,
+        "timestamp_ms": json_time(sent.timestamp_ms),
+    }
+    if sent.past_retention:
+        fields["past_retention"] = True
+    return json_line(fields)

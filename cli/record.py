@@ -2,18 +2,19 @@
 
 import asyncio
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import IO, Annotated, Final
 
 import typer
 
-from ..client.administer.admin import Admin
+from ..client.consume.time_bounds import APPEND, CREATE, TimeBounds, WindowBy
 from ..client.recordings import RecordingHead
 from ..clock import SystemClock
 from ..protocol.window_topics import parse_window_name
+from .consume.formats import JsonFormat
+from .consume.reading import RecordReading, WindowedBy, WindowSource, window_of
 from .errors import CommandFailed, WrongUsage, note
 from .options import (
     DEFAULT_SERVER,
@@ -25,10 +26,12 @@ from .options import (
     check_read_from,
     parse_bounds,
 )
-from .output import emit
-from .replay import Emit, RecordReading, Replay, ReplayWindow, WindowedBy, window_of
+from .output import emit, plural, shown_size
 
 STANDARD_OUTPUT: Final = "-"
+
+Emit = Callable[[Iterable[str]], None]
+"""Writes lines."""
 
 
 def record(
@@ -82,37 +85,43 @@ def record(
     reading = RecordReading(
         server,
         read_from,
-        topic,
         partition,
-        as_json=True,
         follow=False,
-        append_time=False,
+        append_times=False,
         read_committed=True,
     )
     with _opened(to) as write:
-        asyncio.run(_record(reading, window, by, write))
+        asyncio.run(_record(reading, topic, window, by.value, write))
 
 
 async def _record(
-    reading: RecordReading, window: ReplayWindow | None, by: WindowedBy, write: Emit
+    reading: RecordReading, topic: str, window: TimeBounds | None, by: WindowBy, write: Emit
 ) -> None:
-    async with Admin(reading.server, read_from=reading.read_from) as admin:
-        if parse_window_name(reading.topic) is not None:
-            named = await admin.find_window(reading.topic)
+    lines = JsonFormat(needs_append_time=False, with_topic=False)
+    async with reading.admin() as admin, reading.consumer() as consumer:
+        if parse_window_name(topic) is not None:
+            named = await admin.find_window(topic)
             if named is not None:
                 if window is not None:
                     raise WrongUsage(
-                        f"{reading.topic} names a window of {named.base} already: leave out --from "
-                        f"and --until, or record {named.base}"
+                        f"{topic} names a window of {named.base} already: leave out --from and "
+                        f"--until, or record {named.base}"
                     )
-                by = WindowedBy.APPEND if named.by_append else WindowedBy.CREATE
-                window = ReplayWindow(named.from_ms, named.until_ms, by)
-                reading = replace(reading, topic=named.base)
-        partitions = await admin.partition_count(reading.topic)
-    chosen = window or ReplayWindow(None, None, by)
-    head = RecordingHead(reading.topic, partitions, chosen.from_ms, chosen.until_ms)
-    write([head.line()])
-    await Replay(reading, chosen, stats=False, emit=write).run()
+                topic, by = named.base, APPEND if named.by_append else CREATE
+                window = TimeBounds(named.from_ms, named.until_ms, by)
+        partitions = await admin.partition_count(topic)
+        bounds = window or TimeBounds(None, None, by)
+        write([RecordingHead(topic, partitions, bounds.from_ms, bounds.until_ms).line()])
+        source = WindowSource(reading, consumer, topic, bounds)
+        async for batch in source.batches():
+            write(map(lines.line, batch))
+    found = source.window
+    assert found is not None
+    note(
+        f"{found.messages:,} {plural(found.messages, 'message')} in the window; "
+        f"{shown_size(found.read_bytes)} of the log read, "
+        f"{shown_size(found.skipped_bytes)} passed over"
+    )
 
 
 @contextmanager

@@ -1,5 +1,5 @@
-"""Messages as lines of JSON: `{"value", "key"?, "timestamp_ms"?, "partition"?, "headers"?}`, as
-`horolog produce --json` and recordings have them."""
+"""Messages as lines of JSON: `{"value", "key"?, "timestamp_ms"?, "timestamp"?, "partition"?,
+"headers"?}`, as `horolog produce --json` and recordings have them."""
 
 import base64
 import binascii
@@ -10,7 +10,7 @@ from typing import Any, Final
 from ..protocol.errors import HorologError
 from ..protocol.records.layout import NO_TIMESTAMP
 from ..protocol.records.messages.sets import NewRecord
-from ..times import INT64_MAX, OtherUnit, TimeError, check_unit
+from ..times import INT64_MAX, OtherUnit, TimeError, check_unit, parse_time
 from ..values import value_class
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
@@ -19,8 +19,8 @@ this size."""
 
 PARTITION_MAX: Final = 2**31 - 1
 
-_FIELDS: Final = frozenset({"value", "key", "timestamp_ms", "partition", "headers"})
-_PRINTED_FIELDS: Final = frozenset({"offset", "timestamp_type", "append_time_ms"})
+_FIELDS: Final = frozenset({"value", "key", "timestamp_ms", "timestamp", "partition", "headers"})
+_PRINTED_FIELDS: Final = frozenset({"topic", "offset", "timestamp_type", "append_time_ms"})
 """Fields that a printed message has and that are ignored, so that one topic can be piped
 into another."""
 
@@ -44,12 +44,13 @@ def parse_message(
     any_unit: bool = False,
     advice: Callable[[TimeError], str] = str,
 ) -> Message:
-    """Parse a line with an object `{"value", "key"?, "timestamp_ms"?, "partition"?, "headers"?}`.
+    """Parse a line with an object `{"value", "key"?, "timestamp_ms"?, "timestamp"?, "partition"?,
+    "headers"?}`.
 
-    Headers are a list of `{"name", "value"}`. Without `timestamp_ms` the time is `now_ms`; null (or
-    -1) makes a message without a time. A time that looks like another unit than milliseconds is
-    accepted only with `any_unit`; `advice` words its refusal. Raises `InvalidLine`, which names
-    line `number`.
+    Headers are a list of `{"name", "value"}`. `timestamp` is RFC 3339. Without a time, the time is
+    `now_ms`; null (or `timestamp_ms` -1) makes a message without a time. A number that looks like
+    another unit than milliseconds is accepted only with `any_unit`; `advice` words its refusal.
+    Raises `InvalidLine`, which names line `number`.
     """
     try:
         fields = json.loads(line.decode("utf-8-sig"))
@@ -64,10 +65,18 @@ def parse_message(
     unknown = sorted(fields.keys() - _FIELDS - _PRINTED_FIELDS)
     if unknown:
         raise InvalidLine(f'line {number} has a field "{unknown[0]}": known are {_known()}')
+    if "timestamp" not in fields:
+        time_ms = _time_ms(fields.get("timestamp_ms", now_ms), number, any_unit, advice)
+    elif "timestamp_ms" in fields:
+        raise InvalidLine(
+            f"line {number} has both timestamp and timestamp_ms: leave one of them out"
+        )
+    else:
+        time_ms = _written_time_ms(fields["timestamp"], number)
     record = NewRecord(
         _content(fields["value"], "value", number),
         _content(fields.get("key"), "key", number),
-        _time_ms(fields.get("timestamp_ms", now_ms), number, any_unit, advice),
+        time_ms,
         _headers(fields.get("headers"), number),
     )
     partition = fields.get("partition")
@@ -125,6 +134,21 @@ def _time_ms(value: Any, number: int, any_unit: bool, advice: Callable[[TimeErro
         except OtherUnit as error:
             raise InvalidLine(f"line {number}: timestamp_ms {advice(error)}") from None
     return found
+
+
+def _written_time_ms(value: Any, number: int) -> int:
+    if value is None:
+        return NO_TIMESTAMP
+    # The other ways to write a time depend on when the line is read.
+    if not isinstance(value, str) or value[4:5] != "-":
+        raise InvalidLine(
+            f"line {number}: timestamp must be RFC 3339, such as 2016-11-14T17:24:32Z, not "
+            f"{json.dumps(value)[:100]}; a number goes into timestamp_ms"
+        )
+    try:
+        return parse_time(value, 0)
+    except TimeError as error:
+        raise InvalidLine(f"line {number}: timestamp {error}") from None
 
 
 def _whole(value: Any, field: str, number: int, minimum: int, maximum: int) -> int:

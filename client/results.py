@@ -24,6 +24,9 @@ class SentRecord(NamedTuple):
     timestamp_ms: int | None
     """Timestamp of the message as stored: the append time on a LogAppendTime topic, else its own;
     None for a message without a time."""
+    past_retention: bool = False
+    """Whether the message was past the topic's `retention.ms` when it was appended, so that it is
+    deleted soon. A Kafka cluster does not tell."""
 
 
 @frozen_class
@@ -37,6 +40,8 @@ class SentRange:
     append_time_ms: int | None
     """Append time of all messages on a LogAppendTime topic; None where each message keeps its own
     time."""
+    past_retention: int = 0
+    """Number of messages that were past retention when they were appended, as in `SentRecord`."""
 
 
 @frozen_class

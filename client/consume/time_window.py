@@ -388,6 +388,12 @@ class TimeWindow:
         """Number of messages read that have no time; they are in no window."""
         return self._untimed
 
+    @property
+    def is_following(self) -> bool:
+        """Whether every partition is read up to its end when reading began, or when the partition
+        was added, and later messages are waited for."""
+        return self._places is not None and all(place.end is None for place in self._places)
+
     def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         return self
 

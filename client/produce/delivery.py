@@ -37,6 +37,8 @@ class AppendedSet:
     the broker no longer knows."""
     append_time_ms: int | None
     """Append time of the whole set; None if the broker assigned none."""
+    expired_before_ms: int = NO_TIMESTAMP
+    """Messages with an earlier time were past retention when they were appended; -1 if none was."""
 
 
 _UNKNOWN: Final = AppendedSet(-1, None)
@@ -197,4 +199,8 @@ class Delivery:
             self._cluster.forget(sent.name)
             raise
         append_ms = result.log_append_time_ms
-        return AppendedSet(result.base_offset, None if append_ms == NO_TIMESTAMP else append_ms)
+        return AppendedSet(
+            result.base_offset,
+            None if append_ms == NO_TIMESTAMP else append_ms,
+            result.expired_before_ms,
+        )

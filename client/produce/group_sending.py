@@ -106,7 +106,7 @@ def _listed(column: Sequence[T]) -> list[T]:
 def _result(topic: str, groups: Sequence[BatchGroup]) -> SentBatch:
     ranges: list[SentRange] = []
     for group in groups:
-        for partition, count, appended in group.parts:
+        for partition, count, appended, expired in group.parts:
             last = ranges[-1] if ranges else None
             if (
                 last is not None
@@ -118,12 +118,15 @@ def _result(topic: str, groups: Sequence[BatchGroup]) -> SentBatch:
                 )
             ):
                 ranges[-1] = SentRange(
-                    partition, last.base_offset, last.count + count, last.append_time_ms
+                    partition,
+                    last.base_offset,
+                    last.count + count,
+                    last.append_time_ms,
+                    last.past_retention + expired,
                 )
             else:
-                ranges.append(
-                    SentRange(partition, appended.base_offset, count, appended.append_time_ms)
-                )
+                base_offset, append_ms = appended.base_offset, appended.append_time_ms
+                ranges.append(SentRange(partition, base_offset, count, append_ms, expired))
     sent = SentBatch(topic, tuple(ranges))
     error = next((group.error for group in groups if group.error is not None), None)
     if error is None:
@@ -173,7 +176,7 @@ async def send_in_turn(outbox: Outbox, batch: Batch, born: float) -> AppendedSet
         raise
     if group.error is not None:
         raise group.error
-    ((_, _, appended),) = group.parts
+    ((_, _, appended, _),) = group.parts
     return appended
 
 
@@ -189,6 +192,7 @@ def sent_records(
             partition,
             base + step * row,
             append_ms if append_ms is not None else None if own_ms == NO_TIMESTAMP else own_ms,
+            NO_TIMESTAMP < own_ms < appended.expired_before_ms,
         )
         for row, own_ms in enumerate(times_ms)
     ]

@@ -3,7 +3,7 @@ memory."""
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from ...protocol.errors import InvalidRecord, InvalidTimestamp
@@ -65,11 +65,15 @@ class Batch(Collected):
         """Give the waiters of rows `begin` to `end` (exclusive) the positions of their messages. In
         a group, report the result to the group."""
         if self.group is not None:
-            self.group.part_sent(partition, len(self.values), appended)
+            expired = count_expired(self.times_ms, appended)
+            self.group.part_sent(partition, len(self.values), appended, expired)
             return
         append_ms = NO_TIMESTAMP if appended.append_time_ms is None else appended.append_time_ms
         target = (topic, partition)
-        self.place(begin, end, SentRecord, target, appended.base_offset, append_ms)
+        self.place(
+            *(begin, end, SentRecord, target, appended.base_offset, append_ms),
+            appended.expired_before_ms,
+        )
 
     def fail(self, error: Exception) -> None:
         """Fail all waiters: the batch was not sent, or its result is unknown."""
@@ -78,6 +82,14 @@ class Batch(Collected):
         for waiter in self.waiters:
             if not waiter.done():
                 waiter.set_exception(error)
+
+
+def count_expired(times_ms: Sequence[int], appended: AppendedSet) -> int:
+    """Return how many messages with these times were past retention when they were appended."""
+    before_ms = appended.expired_before_ms
+    if before_ms == NO_TIMESTAMP:
+        return 0
+    return sum(NO_TIMESTAMP < time_ms < before_ms for time_ms in times_ms)
 
 
 class BatchGroup:
@@ -89,15 +101,16 @@ class BatchGroup:
     def __init__(self, *, whole: bool = False) -> None:
         self.whole = whole
         """Batches of the group are never divided."""
-        self.parts: list[tuple[int, int, AppendedSet]] = []
-        """(partition, number of messages, position in the log), in the order of the answers."""
+        self.parts: list[tuple[int, int, AppendedSet, int]] = []
+        """(partition, number of messages, position in the log, number of messages past retention),
+        in the order of the answers."""
         self.error: Exception | None = None
         self.left = 0
         """Number of batches that are not answered yet."""
         self.changed = asyncio.Event()
 
-    def part_sent(self, partition: int, count: int, appended: AppendedSet) -> None:
-        self.parts.append((partition, count, appended))
+    def part_sent(self, partition: int, count: int, appended: AppendedSet, expired: int) -> None:
+        self.parts.append((partition, count, appended, expired))
         self.left -= 1
         self.changed.set()
 

@@ -630,6 +630,8 @@ def _record_results(
     if append_time_ms != NO_TIMESTAMP:
         for one in sent[:count]:
             one.log_append_time_ms = append_time_ms
+    elif outcome.latency is not None and outcome.latency.max_ms > log.settings.retention_ms >= 0:
+        _tell_expired(log, sent[:count], outcome)
     if outcome.count:
         commit = None
         if services.replication.replicates:
@@ -642,6 +644,14 @@ def _record_results(
                 one.pending = pending
             waiting.append(pending)
     return count
+
+
+def _tell_expired(log: Log, sent: Sequence[ProduceResult], outcome: Appended) -> None:
+    """Say in the results which messages are past retention already, by their own times."""
+    if outcome.conversion is None or outcome.conversion.magic > 0:
+        expired_before_ms = log.seams.clock.now_ms() - log.settings.retention_ms
+        for one in sent:
+            one.expired_before_ms = expired_before_ms
 
 
 def _kept(record_set: Buffer) -> Buffer:

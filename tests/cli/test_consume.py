@@ -151,7 +151,8 @@ def test_a_time_that_would_be_a_guess_is_wrong_usage(
 def test_follow_brings_what_comes_until_ctrl_c(horolog: Program, ask: Run, topic: str) -> None:
     ask("topic", "create", topic, "--partitions", "2")
     horolog.ok("produce", topic, "--partition", "1", stdin="before\n")
-    with horolog.running("consume", topic, "--follow", "--json") as process:
+    options = ("--from", "offset:0", "-f", "--json")
+    with horolog.running("consume", topic, *options) as process:
         assert receive(process)["value"] == "before"
         for partition in ("0", "1"):
             horolog.ok("produce", topic, "--partition", partition, stdin="new\n")
@@ -166,7 +167,7 @@ def test_follow_brings_what_comes_until_ctrl_c(horolog: Program, ask: Run, topic
     "bounds",
     [
         ("--from", "2000-01-01T00:00:00Z"),
-        pytest.param((), marks=pytest.mark.soak),
+        pytest.param(("--from", "offset:0"), marks=pytest.mark.soak),
         pytest.param(("--from", "offset:1"), marks=pytest.mark.soak),
     ],
 )
@@ -192,7 +193,8 @@ def test_follow_says_when_the_broker_is_gone_and_when_it_is_back(
     with blocking.Producer(horolog_broker.address) as producer:
         producer.send("t", b"before")
     program = Program(horolog_broker.address)
-    with program.running("consume", "t", "--follow", "--json") as process:
+    options = ("--from", "offset:0", "--follow", "--json")
+    with program.running("consume", "t", *options) as process:
         assert receive(process)["value"] == "before"
         horolog_broker.restart()
         assert process.stderr is not None
@@ -210,8 +212,9 @@ def test_a_followed_range_ends_before_the_first_message_that_is_as_late(
         lines = (json.dumps({"value": "", "timestamp_ms": BASE_MS + t}) for t in after_ms)
         horolog.ok("produce", topic, "--json", stdin="\n".join(lines))
 
+    horolog.ok("topic", "create", topic, "--set", "retention.ms=-1")
     send(100)
-    options = ("--follow", *BETWEEN, "--until", at(300), "--json")
+    options = ("--follow", *BETWEEN, "--from", "offset:0", "--until", at(300), "--json")
     with horolog.running("consume", topic, *options) as process:
         assert receive(process)["offset"] == 0
         send(200, 299, 300, 250)
@@ -223,7 +226,8 @@ def test_a_followed_range_ends_before_the_first_message_that_is_as_late(
 
 def test_follow_until_an_offset_waits_for_it(horolog: Program, topic: str) -> None:
     horolog.ok("produce", topic, stdin="a\n")
-    with horolog.running("consume", topic, "--follow", "--until", "offset:2", "--json") as process:
+    options = ("--follow", "--from", "offset:0", "--until", "offset:2", "--json")
+    with horolog.running("consume", topic, *options) as process:
         assert receive(process)["offset"] == 0
         horolog.ok("produce", topic, stdin="b\nc\n")
         out, _ = process.communicate(timeout=WITHIN_S)

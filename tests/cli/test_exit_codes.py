@@ -328,8 +328,8 @@ def test_ctrl_c_ends_a_process_that_waits_for_a_broker(
     [
         (["produce", "here"], signal.SIGINT, 130),
         (["produce", "here"], signal.SIGTERM, -signal.SIGTERM),
-        (["consume", "here", "--follow"], signal.SIGINT, 0),
-        (["consume", "here", "--follow"], signal.SIGTERM, -signal.SIGTERM),
+        (["consume", "here", "-f", "--from", "offset:0"], signal.SIGINT, 0),
+        (["consume", "here", "-f", "--from", "offset:0"], signal.SIGTERM, -signal.SIGTERM),
     ],
 )
 def test_a_signal_while_messages_are_waited_for(

@@ -23,6 +23,12 @@ def test_a_plain_line_is_a_value_of_now() -> None:
         ('{"value":"a","timestamp_ms":0}', Message(NewRecord(b"a", None, 0))),
         ('{"value":"a","timestamp_ms":null}', Message(NewRecord(b"a", None, -1))),
         ('{"value":"a","timestamp_ms":-1}', Message(NewRecord(b"a", None, -1))),
+        ('{"value":"a","timestamp":null}', Message(NewRecord(b"a", None, -1))),
+        (
+            '{"value":"a","timestamp":"2016-11-14T18:24:32.509+01:00"}',
+            Message(NewRecord(b"a", None, 1479144272509)),
+        ),
+        ('{"topic":"t","value":"a"}', Message(NewRecord(b"a", None, NOW_MS))),
         ('{"value":"a","partition":2}', Message(NewRecord(b"a", None, NOW_MS), 2)),
         ('{"value":"a","partition":null}', Message(NewRecord(b"a", None, NOW_MS))),
         (
@@ -64,6 +70,11 @@ def test_a_json_line_is_what_its_fields_say(line: str, message: Message) -> None
         ('{"value":"a","headers":[{"name":null,"value":"1"}]}', "name of a header must be"),
         ('{"value":"a","headers":[{"name":"\\ud800","value":"1"}]}', "surrogate"),
         ('{"value":"a","headers":[{"name":"n","value":1}]}', "value of a header must be"),
+        ('{"value":"a","timestamp":"now"}', "timestamp must be RFC 3339"),
+        ('{"value":"a","timestamp":1479144272509}', "a number goes into timestamp_ms"),
+        ('{"value":"a","timestamp":"2016-11-14T18:24:32"}', "has no zone"),
+        ('{"value":"a","timestamp":"1969-11-14T18:24:32Z"}', "is before 1970"),
+        ('{"value":"a","timestamp":null,"timestamp_ms":0}', "has both timestamp and timestamp_ms"),
         ("[" * 100_000, "is not JSON"),
     ],
 )

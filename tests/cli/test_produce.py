@@ -188,6 +188,7 @@ def test_a_time_that_looks_like_another_unit_is_refused_after_the_lines_before_i
 
 
 def test_any_unit_sends_a_time_as_it_is(horolog: Program, topic: str) -> None:
+    horolog.ok("topic", "create", topic, "--set", "retention.ms=-1")
     times = [1, 1479144272, 1479144272509000, 2**63 - 1]
     lines = "".join(f'{{"value":"a","timestamp_ms":{time}}}\n' for time in times)
     result = horolog.ok("produce", topic, "--json", "--any-unit", stdin=lines)

@@ -227,3 +227,28 @@ async def test_the_brokers_wait_is_added_to_the_clients(scripted_broker: Any) ->
             await producer.send_many("t", [NewRecord(b"v")])
         with pytest.raises(RequestTimedOut, match="did not answer produce in 30 ms"):
             await producer.send_many("t", [NewRecord(b"v")], acks=1)
+
+
+async def test_a_message_past_retention_is_told_in_its_result(
+    address: str, clock: ManualClock
+) -> None:
+    now_ms = clock.now_ms()
+    times_ms = [now_ms - 60_001, now_ms - 60_000, now_ms, now_ms - 10**9]
+    past = [True, False, False, True]
+    async with Admin(address) as admin, Producer(address) as producer:
+        for name, settings in (
+            ("short", {"retention.ms": "60000"}),
+            ("endless", {"retention.ms": "-1"}),
+            ("stamped", {"retention.ms": "60000", "message.timestamp.type": "LogAppendTime"}),
+            ("timeless", {"retention.ms": "60000", "message.format.version": "0.9.0"}),
+        ):
+            await admin.create_topic(name, settings=settings)
+            expected = past if name == "short" else [False] * 4
+            sending = [producer.send(name, b"a", timestamp_ms=one) for one in times_ms]
+            sent = await asyncio.gather(*sending)
+            assert [one.past_retention for one in sent] == expected
+            records = [NewRecord(b"a", None, one) for one in (*times_ms, -1)]
+            sent = await producer.send_many(name, records)
+            assert [one.past_retention for one in sent] == [*expected, False]
+            batch = await producer.send_batch(name, [b"a"] * 4, timestamps_ms=times_ms)
+            assert sum(part.past_retention for part in batch.ranges) == sum(expected)

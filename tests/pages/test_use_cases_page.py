@@ -1,4 +1,4 @@
-"""docs/use-cases.md: one session from its beginning to its end, with the output it shows."""
+"""Pages that are one session from its beginning to its end, with the output they show."""
 
 from pathlib import Path
 
@@ -6,12 +6,11 @@ import pytest
 
 from .shell import Shell, blocks, commands, comparable
 
-PAGE = "use-cases.md"
-
 
 @pytest.mark.timeout(180)
-def test_the_page_shows_what_happens(tmp_path: Path) -> None:
-    session = blocks(PAGE)
+@pytest.mark.parametrize("page", ["use-cases.md", "messages.md"])
+def test_the_page_shows_what_happens(tmp_path: Path, page: str) -> None:
+    session = blocks(page)
     assert len(session) > 5
     with Shell(tmp_path) as shell:
         for name, written in session.items():

@@ -34,6 +34,7 @@ class Place(NamedTuple):
     partition: int
     offset: int
     time_ms: int | None
+    expired: bool
 
 
 @given(
@@ -97,6 +98,7 @@ def test_a_message_whose_room_is_taken_goes_behind_all_others() -> None:
     rows=st.tuples(st.integers(0, 12), st.integers(0, 12)),
     base_offset=st.sampled_from([-1, 0, 7, 2**62]),
     append_ms=st.sampled_from([-1, 0, 2**62]),
+    expired_before_ms=st.sampled_from([-1, 0, 2, 2**62]),
     cancelled=st.sets(st.integers(0, 9)),
 )
 def test_each_gets_its_place(
@@ -104,6 +106,7 @@ def test_each_gets_its_place(
     rows: tuple[int, int],
     base_offset: int,
     append_ms: int,
+    expired_before_ms: int,
     cancelled: set[int],
 ) -> None:
     collected, waiters = Collected(), [Waiter() for _ in own_ms]
@@ -111,11 +114,12 @@ def test_each_gets_its_place(
         waiter.cancelled = row in cancelled
         collected.append(None, None, time_ms, 0, waiter)
     begin, end = rows
-    collected.place(begin, end, Place, ("t", 3), base_offset, append_ms)
+    collected.place(begin, end, Place, ("t", 3), base_offset, append_ms, expired_before_ms)
     for row, (time_ms, waiter) in enumerate(zip(own_ms, waiters, strict=True)):
         given_ms = time_ms if append_ms == -1 else append_ms
         offset = -1 if base_offset == -1 else base_offset + row
-        place = Place("t", 3, offset, None if given_ms == -1 else given_ms)
+        expired = -1 < time_ms < expired_before_ms
+        place = Place("t", 3, offset, None if given_ms == -1 else given_ms, expired)
         due = begin <= row < end
         assert waiter.results == ([place] if due and row not in cancelled else [])
         assert all(type(result) is Place for result in waiter.results)

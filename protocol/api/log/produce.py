@@ -60,6 +60,12 @@ class ProducePartitionResult:
     )
     log_start_offset: int = int64(since=5, default=-1, doc="Log start offset; -1 if not known.")
     error_message: str | None = error_text(native=True, default=None)
+    expired_before_ms: int = int64(
+        native=True,
+        default=-1,
+        doc="Messages of the set with an earlier time are past `retention.ms` already, so they are "
+        "deleted soon; -1 when there is none.",
+    )
 
 
 @message

@@ -61,11 +61,12 @@ cdef class Collected:
 
     def place(
         self, Py_ssize_t begin, Py_ssize_t end, type made_of not None, tuple target not None,
-        long long base_offset, time_ms,
+        long long base_offset, time_ms, long long expired_before_ms=NO_TIME,
     ):
         cdef Py_ssize_t row
         cdef bint own = time_ms == NO_TIME
-        cdef object given = time_ms, offset = base_offset
+        cdef object given = time_ms, offset = base_offset, expired = False
+        cdef long long own_ms
         if not issubclass(made_of, tuple) or len(target) != 2:
             raise TypeError("a place is a tuple with two fields of the target")
         for row in range(max(begin, 0), end):
@@ -81,16 +82,20 @@ cdef class Collected:
                     given = None
             if base_offset >= 0:
                 offset = base_offset + row
-            waiter.set_result(place_of(made_of, target, offset, given))
+            if expired_before_ms != NO_TIME:
+                own_ms = self.times_ms[row]
+                expired = NO_TIME < own_ms < expired_before_ms
+            waiter.set_result(place_of(made_of, target, offset, given, expired))
 
 
-# Returns `made_of(*target, offset, time_ms)`, without calling a Python function.
-cdef object place_of(type made_of, tuple target, object offset, object time_ms):
-    cdef object place = (<PyTypeObject *>made_of).tp_alloc(made_of, 4)
+# Returns `made_of(*target, offset, time_ms, expired)`, without calling a Python function.
+cdef object place_of(type made_of, tuple target, object offset, object time_ms, object expired):
+    cdef object place = (<PyTypeObject *>made_of).tp_alloc(made_of, 5)
     set_field(place, 0, target[0])
     set_field(place, 1, target[1])
     set_field(place, 2, offset)
     set_field(place, 3, time_ms)
+    set_field(place, 4, expired)
     return place
 
 

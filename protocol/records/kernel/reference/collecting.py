@@ -83,12 +83,14 @@ class Collected:
         target: tuple[str, int],
         base_offset: int,
         time_ms: int,
+        expired_before_ms: int = NO_TIMESTAMP,
     ) -> None:
         """Complete the waiters of the rows from `begin` to `end` with the places of their messages.
 
-        A place is a tuple of class `made_of`: topic, partition, offset and time. The time is
-        `time_ms` or, if that is -1, the message's own; -1 becomes `None`. `base_offset` is the
-        offset of the first row, or -1 for all rows. Waiters that are done are skipped. Each waiter
+        A place is a tuple of class `made_of`: topic, partition, offset, time, and whether the
+        message's own time is before `expired_before_ms`. The time is `time_ms` or, if that is -1,
+        the message's own; -1 becomes `None`. `base_offset` is the offset of the first row, or -1
+        for all rows. Waiters that are done are skipped. Each waiter
         is dropped at once, so that the garbage collector has nothing to do.
         """
         if not issubclass(made_of, tuple) or len(target) != 2:
@@ -96,7 +98,8 @@ class Collected:
         for row in range(max(begin, 0), min(end, len(self.waiters), len(self.times_ms))):
             own_ms = self.times_ms[row] if time_ms == NO_TIMESTAMP else time_ms
             offset = base_offset + row if base_offset >= 0 else base_offset
-            fields = (*target, offset, None if own_ms == NO_TIMESTAMP else own_ms)
+            expired = NO_TIMESTAMP < self.times_ms[row] < expired_before_ms
+            fields = (*target, offset, None if own_ms == NO_TIMESTAMP else own_ms, expired)
             waiter, self.waiters[row] = self.waiters[row], None
             if waiter is not None and not waiter.done():
                 waiter.set_result(tuple.__new__(made_of, fields))

@@ -1,0 +1,351 @@
+"""`horolog consume`: read the messages of a window of time, or of a range of offsets."""
+
+import asyncio
+from enum import StrEnum
+from typing import Annotated, Final
+
+import typer
+
+from ...clock import SystemClock
+from ...protocol.window_topics import parse_window_name
+from ...times import TimeError, parse_length
+from ..errors import WrongUsage, note
+from ..options import (
+    DEFAULT_SERVER,
+    POSITION_HELP,
+    AnyUnit,
+    Json,
+    Partition,
+    ReadFrom,
+    Server,
+    check_read_from,
+    check_text,
+    complete_topic,
+    parse_bounds,
+)
+from .consuming import ConsumeOptions, Consumption
+from .formats import JsonFormat, LineFormat, TemplateFormat, TextFormat
+from .last import LAST_MAX
+from .reading import RecordReading, TopicNames, WindowedBy, window_of
+from .selection import parse_selection
+from .sinks import parse_speed, parse_target
+
+_SETTLE_MS: Final = 2000
+
+
+class Order(StrEnum):
+    """The order in which messages are printed."""
+
+    OFFSET = "offset"
+    TIME = "time"
+
+
+Topics = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TOPIC...",
+        help="Names of topics; or patterns in quotes: 'clicks-*', '^clicks-[0-9]+'.",
+        autocompletion=complete_topic,
+    ),
+]
+Start = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="POS",
+        help=f"Where to begin: {POSITION_HELP}; or a range of times @A:B that sets --until "
+        "too, such as @-2h:1h. When not given, the first message stored; with --follow, what "
+        "arrives from now on.",
+    ),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(metavar="POS", help="Where to stop, before that time or offset: a POS too."),
+]
+OffsetsBetween = Annotated[
+    bool,
+    typer.Option(
+        "--offsets-between",
+        help="Read a range of offsets: a time stands for the first message of that time or later.",
+    ),
+]
+By = Annotated[
+    WindowedBy,
+    typer.Option(
+        help="A window goes by the messages' own times, or by when the broker appended them."
+    ),
+]
+AppendTime = Annotated[
+    bool,
+    typer.Option(
+        "--append-time",
+        help="Say when the broker appended each message too; with --json as append_time_ms.",
+    ),
+]
+ReadCommitted = Annotated[
+    bool,
+    typer.Option(
+        "--read-committed",
+        help="Leave out messages of transactions that were aborted, and wait for those that "
+        "are not decided. Only in a Kafka cluster, and in directories that Kafka wrote, there "
+        "are any.",
+    ),
+]
+Stats = Annotated[
+    bool,
+    typer.Option(
+        "--stats",
+        help="Say what a window took as a JSON object, the last line of standard error.",
+    ),
+]
+
+
+Count = Annotated[
+    int | None,
+    typer.Option("-n", metavar="N", help="End after N messages."),
+]
+Last = Annotated[
+    int | None,
+    typer.Option(
+        "--last", metavar="N", help="Only the last N messages of the window, or of the log."
+    ),
+]
+Key = Annotated[
+    str | None, typer.Option("--key", metavar="KEY", help="Only messages with this key.")
+]
+Grep = Annotated[
+    str | None,
+    typer.Option("--grep", metavar="TEXT", help="Only messages with this text in the value."),
+]
+Headers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header", metavar="NAME=VALUE", help="Only messages with this header. Repeatable."
+    ),
+]
+Template = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="TEMPLATE",
+        help="How to print a message: text with fields such as {time}, {key}, {value}, "
+        "{value.user.id} of JSON values, {headers.NAME}, and escapes such as \\t.",
+    ),
+]
+Ordered = Annotated[
+    Order | None,
+    typer.Option(
+        "--order",
+        help="Partition after partition in the order of offsets, or all in the order of times. "
+        " [default: offset; with --speed: time]",
+    ),
+]
+Settle = Annotated[
+    str | None,
+    typer.Option(
+        "--settle",
+        metavar="LENGTH",
+        help="With --order time and --follow: how long a message is held for earlier ones that "
+        "come later.  [default: 2s]",
+    ),
+]
+Speed = Annotated[
+    str | None,
+    typer.Option(
+        "--speed",
+        metavar="X",
+        help="Pace: 1 as the times of the messages say, 10 ten times as fast, max at once.  "
+        "[default: max]",
+    ),
+]
+To = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        metavar="TARGET",
+        help="Write the messages instead of printing them: to a TOPIC, or ADDRESS/TOPIC as in "
+        "kafka://HOST:PORT/TOPIC.",
+    ),
+]
+
+
+def consume(
+    topics: Topics,
+    start: Start = None,
+    until: Until = None,
+    offsets_between: OffsetsBetween = False,
+    by: By = WindowedBy.CREATE,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Wait for new messages, until Ctrl-C.")
+    ] = False,
+    count: Count = None,
+    last: Last = None,
+    key: Key = None,
+    grep: Grep = None,
+    header: Headers = None,
+    order: Ordered = None,
+    settle: Settle = None,
+    speed: Speed = None,
+    to: To = None,
+    partition: Partition = None,
+    template: Template = None,
+    append_time: AppendTime = False,
+    read_committed: ReadCommitted = False,
+    stats: Stats = False,
+    read_from: ReadFrom = "leader",
+    server: Server = DEFAULT_SERVER,
+    as_json: Json = False,
+    any_unit: AnyUnit = False,
+) -> None:
+    """Read the messages of a window of time, or of a range of offsets.
+
+    With one or two times, a window is read: exactly the messages whose time is at or after --from
+    and before --until, in whatever order they are in the log. Messages without a time are in no
+    window. The last line on standard error says how many messages there were, and how much of the
+    log was read and skipped.
+
+    With offset:N on either side, or with --offsets-between, a range of offsets is read. A time then
+    stands for the offset of the first message with that time or a later one. If messages are out
+    of order, older and newer messages may lie between the two offsets, and messages of the wanted
+    times outside of them. If --until gives a lower offset than --from, nothing is read, and a note
+    on standard error says so. With --follow, reading ends at --until.
+
+    Without --follow, reading stops at the log end as it was at the start. With --follow and without
+    --from, everything is printed that arrives from now on, whatever its time; with --from, also
+    what is stored. Partitions that are added are read too, and topics that match a pattern later,
+    unless --from is a time.
+
+    Messages are printed in the order of their offsets, one partition and topic after the other;
+    with --follow as they come. --order time merges all of them by time, topic, partition and
+    offset. Many messages are sorted in a temporary folder (TMPDIR). With --follow, a message that
+    comes after its place was printed is printed at once, and counted in the last line.
+
+    --key, --grep and --header select messages; -n and --last count those. --last takes, of several
+    partitions, those whose ends are the latest. With --json a message with headers has a field
+    "headers", a list of {"name", "value"}; of several topics, the field "topic" comes first.
+
+    --to writes keys, values, headers and times as they are. A message keeps its partition if the
+    target has at least as many as its topic; otherwise its key chooses. The target is written
+    without a login unless it is at --server.
+    """
+    check_read_from(server, read_from)
+    for name in topics:
+        check_text(name)
+    bounds = parse_bounds(start, until, SystemClock().now_ms(), any_unit)
+    window = None if offsets_between else window_of(bounds, by)
+    names = TopicNames(topics)
+    pace = parse_speed(speed)
+    in_time_order = order is Order.TIME or (order is None and pace is not None)
+    _check_counts(count, last, follow=follow, in_time_order=in_time_order)
+    _check_target(to, as_json=as_json, template=template, append_time=append_time)
+    named = [found for found in map(parse_window_name, topics) if found is not None]
+    if window is None and not named:
+        _check_no_window(by, stats)
+    line_format = _line_format(template, append_time, names.are_several, as_json=as_json)
+    if follow and start in ("now", "@now"):
+        note(
+            "--from now leaves out messages with earlier times that arrive from now on; without "
+            "--from they are there"
+        )
+    options = ConsumeOptions(
+        names=names,
+        bounds=bounds,
+        window=window,
+        only_named=bounds == (None, None) and not offsets_between and by is WindowedBy.CREATE,
+        by=by.value,
+        selection=parse_selection(key, grep, header),
+        first=count,
+        last=last,
+        in_time_order=in_time_order,
+        settle_s=_settle_s(settle, follow=follow, in_time_order=in_time_order),
+        speed=pace,
+        target=None if to is None else parse_target(to, server),
+        line_format=line_format,
+        stats=stats,
+    )
+    needs_append_time = (
+        line_format.needs_append_time
+        or by is WindowedBy.APPEND
+        or any(window_name.by_append for window_name in named)
+    )
+    reading = RecordReading(
+        *(server, read_from, partition, follow, needs_append_time, read_committed)
+    )
+    try:
+        asyncio.run(Consumption(reading, options, SystemClock()).run())
+    except KeyboardInterrupt:
+        if not follow:
+            raise
+
+
+def _check_counts(
+    count: int | None, last: int | None, *, follow: bool, in_time_order: bool
+) -> None:
+    """Raise WrongUsage for `-n` and `--last` that make no sense."""
+    if count is not None and count < 1:
+        raise WrongUsage(f"-n {count}: nothing would be read: give a number from 1 on")
+    if last is None:
+        return
+    if last < 1:
+        raise WrongUsage(f"--last {last}: nothing would be read: give a number from 1 on")
+    if follow:
+        raise WrongUsage(
+            "--last with --follow: what is followed has no last message: leave one of them out, or "
+            "give --from a position"
+        )
+    if last > LAST_MAX and not in_time_order:
+        raise WrongUsage(
+            f"--last {last}: up to {LAST_MAX} messages are found in the order of offsets: give a "
+            "lower number, --order time, or --from"
+        )
+
+
+def _check_target(
+    to: str | None, *, as_json: bool, template: str | None, append_time: bool
+) -> None:
+    """Raise WrongUsage for options about printing beside `--to`, and beside each other."""
+    given = {"--json": as_json, "--format": template is not None, "--append-time": append_time}
+    if to is not None:
+        for flag, is_given in given.items():
+            if is_given:
+                raise WrongUsage(f"{flag} is about printing, and --to prints no messages")
+    if template is None:
+        return
+    for flag in ("--json", "--append-time"):
+        if given[flag]:
+            cure = "leave one of them out" if flag == "--json" else "write {append_time} there"
+            raise WrongUsage(f"{flag} with --format: the template says what a line has: {cure}")
+
+
+def _line_format(
+    template: str | None, append_time: bool, with_topic: bool, *, as_json: bool
+) -> LineFormat:
+    if template is not None:
+        return TemplateFormat(template)
+    kind = JsonFormat if as_json else TextFormat
+    return kind(append_time, with_topic)
+
+
+def _settle_s(settle: str | None, *, follow: bool, in_time_order: bool) -> float:
+    """Parse `--settle`. Raises WrongUsage."""
+    if settle is None:
+        return _SETTLE_MS / 1000
+    if not (follow and in_time_order):
+        raise WrongUsage(
+            "--settle is about messages that are still to come: it goes with --follow and --order "
+            "time"
+        )
+    try:
+        return parse_length(settle) / 1000
+    except TimeError as error:
+        raise WrongUsage(f"--settle: {error}") from None
+
+
+def _check_no_window(by: WindowedBy, stats: bool) -> None:
+    """Raise WrongUsage for an option that only windows have."""
+    asked = "--stats" if stats else "--by append" if by is WindowedBy.APPEND else None
+    if asked is not None:
+        raise WrongUsage(
+            f"{asked} is about a window of time: give --from or --until a time, neither of them "
+            "an offset, and no --offsets-between"
+        )

@@ -1,0 +1,510 @@
+"""What `consume` reads: windows of time and ranges of offsets, of one topic or several."""
+
+import asyncio
+import re
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from enum import StrEnum
+from fnmatch import translate
+from typing import Final, Protocol
+
+from ...client.administer.admin import Admin
+from ...client.client import ReadFrom
+from ...client.cluster.servers import Servers
+from ...client.consume.consumer import Consumer
+from ...client.consume.time_bounds import APPEND, CREATE, TimeBounds
+from ...client.consume.time_window import TimeWindow
+from ...client.results import AfterEnd, ConsumerRecord, Found
+from ...clock import SystemClock
+from ...printable import printable
+from ...protocol.api.log.list_offsets import EARLIEST, LATEST
+from ...times import format_time
+from ...values import value_class
+from ..broker_requests import FOLLOW_WAIT_MS, PARTITIONS_AGE_MS, Connected, partitions_of
+from ..errors import CommandFailed, WrongUsage, is_terminal, note
+from ..options import AtEnd, AtOffset, AtTime, Position
+from ..output import Advance, progress
+from .selection import time_of
+
+TopicPartition = tuple[str, int]
+
+_GLOB: Final = frozenset("*?[")
+"""Characters of patterns, which no topic name has."""
+
+
+class WindowedBy(StrEnum):
+    """The times that a window compares: the messages' own, or append times."""
+
+    CREATE = "create"
+    APPEND = "append"
+
+
+@value_class
+class RecordReading:
+    """From where `consume` reads, and how."""
+
+    server: Servers
+    read_from: ReadFrom
+    partition: int | None
+    """None for all partitions."""
+    follow: bool
+    append_times: bool
+    """Whether append times are requested."""
+    read_committed: bool
+
+    def admin(self) -> Admin:
+        return Admin(self.server, check_units=False, read_from=self.read_from)
+
+    def consumer(self) -> Consumer:
+        """Return a consumer that raises errors at once, because `Connected` does the retries."""
+        return Consumer(
+            self.server,
+            max_wait_ms=FOLLOW_WAIT_MS,
+            append_times=self.append_times,
+            read_committed=self.read_committed,
+            retry_timeout_ms=0,
+            metadata_max_age_ms=PARTITIONS_AGE_MS,
+            check_units=False,
+            read_from=self.read_from,
+        )
+
+
+class TopicNames:
+    """The topics that a command line names: by name, by a pattern (`clicks-*`), or by a regular
+    expression (`^clicks-.*`)."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        """Raises WrongUsage for a regular expression that is none."""
+        self._names = list(dict.fromkeys(names))
+        self._patterns = {name: _pattern(name) for name in self._names if _is_pattern(name)}
+
+    @property
+    def has_patterns(self) -> bool:
+        return bool(self._patterns)
+
+    @property
+    def are_several(self) -> bool:
+        """Whether messages may be of more than one topic."""
+        return self.has_patterns or len(self._names) > 1
+
+    async def resolve(self, admin: Admin) -> list[str]:
+        """Return the topics in the order of the command line; those of a pattern in order of name.
+        Raises CommandFailed for a pattern that no topic matches."""
+        if not self._patterns:
+            return self._names
+        existing = await admin.list_topics()
+        found: dict[str, None] = {}
+        for name in self._names:
+            matching = self._matching(name, existing)
+            if not matching:
+                raise CommandFailed(
+                    f"no topic matches {printable(name)}: `horolog topic list` shows what there is"
+                )
+            found |= dict.fromkeys(matching)
+        return list(found)
+
+    def matching(self, existing: Iterable[str]) -> list[str]:
+        """Return the existing topics that match a pattern."""
+        return [
+            name
+            for name in existing
+            if any(pattern.fullmatch(name) for pattern in self._patterns.values())
+        ]
+
+    def _matching(self, name: str, existing: Iterable[str]) -> list[str]:
+        pattern = self._patterns.get(name)
+        if pattern is None:
+            return [name]
+        return sorted(one for one in existing if pattern.fullmatch(one))
+
+
+def _is_pattern(name: str) -> bool:
+    return name.startswith("^") or not _GLOB.isdisjoint(name)
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    if not name.startswith("^"):
+        return re.compile(translate(name))
+    try:
+        return re.compile(name)
+    except re.error as error:
+        raise WrongUsage(f"{printable(name)} is no regular expression: {error}") from None
+
+
+class MessageSource(Protocol):
+    """Messages that are read, in the order in which the broker sends them."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether everything is read that was stored when reading began."""
+        ...
+
+    def batches(self) -> AsyncIterator[list[ConsumerRecord]]:
+        """Yield the messages of each fetch, possibly none."""
+        ...
+
+
+def window_of(bounds: tuple[Position | None, Position | None], by: str) -> TimeBounds | None:
+    """Return the window of `--from` and `--until`; None if they give no time, or an offset. The
+    first message as the start, and the next one as the end, are open sides.
+
+    Raises WrongUsage for a window that ends before it begins.
+    """
+    start, until = bounds
+    start = None if start is AtEnd.EARLIEST else start
+    until = None if until is AtEnd.LATEST else until
+    times = [bound for bound in (start, until) if bound is not None]
+    if not times or not all(isinstance(bound, AtTime) for bound in times):
+        return None
+    from_ms, until_ms = (
+        bound.timestamp_ms if isinstance(bound, AtTime) else None for bound in (start, until)
+    )
+    if from_ms is not None and until_ms is not None and until_ms < from_ms:
+        raise WrongUsage(
+            f"--until: {format_time(until_ms)} is before {format_time(from_ms)}, the time of --from"
+        )
+    return TimeBounds(from_ms, until_ms, APPEND if by == APPEND else CREATE)
+
+
+class WindowSource:
+    """The messages of a window of time of one topic."""
+
+    def __init__(
+        self, reading: RecordReading, consumer: Consumer, topic: str, bounds: TimeBounds
+    ) -> None:
+        self.topic = topic
+        self.bounds = bounds
+        self._reading = reading
+        self._consumer = consumer
+        self._connected = Connected()
+        self.window: TimeWindow | None = None
+        """None until reading begins."""
+
+    @property
+    def topics(self) -> list[str]:
+        return [self.topic]
+
+    @property
+    def is_live(self) -> bool:
+        return self.window is not None and self.window.is_following
+
+    async def batches(self) -> AsyncIterator[list[ConsumerRecord]]:
+        reading, bounds = self._reading, self.bounds
+        window = self.window = self._consumer.window(
+            self.topic,
+            bounds.from_ms,
+            bounds.until_ms,
+            partitions=None if reading.partition is None else [reading.partition],
+            by=bounds.by,
+            follow=timedelta.max if reading.follow else None,
+        )
+
+        def fill(lost: bool) -> Awaitable[bool]:
+            return window.fill(max_wait_ms=0 if lost else None)
+
+        while await self._connected.ask(fill):
+            yield list(iter(window.take, None))
+
+
+@value_class
+class ConsumedRange:
+    """Range of offsets to read from one partition: from `start` to `end` (exclusive)."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int | None
+    """None while the end is not known."""
+    until_ms: int | None = None
+    """If `end` is None, reading ends at the first message of this time or later; None for no end.
+    """
+    stored_end: int = 0
+    """Offset after the last message that was stored when reading began."""
+
+    @property
+    def key(self) -> TopicPartition:
+        return self.topic, self.partition
+
+
+def _no_window(topic: str) -> TimeBounds | None:
+    return None
+
+
+class RangeSource:
+    """The messages of ranges of offsets: one after the other or, when they are followed, together.
+
+    Without a start, what is followed begins with the messages that arrive from now on.
+    """
+
+    def __init__(
+        self,
+        reading: RecordReading,
+        admin: Admin,
+        consumer: Consumer,
+        topics: Sequence[str],
+        bounds: tuple[Position | None, Position | None] = (None, None),
+        *,
+        names: TopicNames | None = None,
+        within: Callable[[str], TimeBounds | None] = _no_window,
+    ) -> None:
+        """With `names`, topics that match their patterns later are followed too. `within` returns
+        the window of a topic of which only a window is read."""
+        self._reading = reading
+        self._admin = admin
+        self._consumer = consumer
+        self.topics = list(topics)
+        self._start, self._until = bounds
+        self._names = names
+        self._within = within
+        self._advance: Advance = lambda amount: None
+        self._connected = Connected()
+        self.ranges: list[ConsumedRange] = []
+        """The ranges to read; found by `find`."""
+        self._not_live: dict[TopicPartition, int] | None = None
+        """Where the stored messages of partitions end that are not read up to there; None before
+        reading begins."""
+
+    @property
+    def is_live(self) -> bool:
+        if self._not_live is None:
+            return False
+        for key, end in list(self._not_live.items()):
+            if (self._consumer.position(*key) or 0) >= end:
+                del self._not_live[key]
+        return not self._not_live
+
+    async def find(self) -> None:
+        """Find the ranges. Raises CommandFailed for an offset that is not there."""
+        for topic in self.topics:
+            partitions = await partitions_of(self._admin, topic, self._reading.partition)
+            self.ranges += [await self._range(topic, n, self._start) for n in partitions]
+
+    async def batches(self) -> AsyncIterator[list[ConsumerRecord]]:
+        if not self.ranges:
+            await self.find()
+        if self._reading.follow:
+            self._not_live = {
+                one.key: one.stored_end for one in self.ranges if one.start < one.stored_end
+            }
+            yield []  # what is stored may be read already
+            async for batch in self.read(self.ranges, watched=self._reading.partition is None):
+                yield batch
+            return
+        total = sum(max((one.end or 0) - one.start, 0) for one in self.ranges)
+        # On a terminal the printed messages show the progress.
+        with progress("reading", 0 if is_terminal(sys.stdout) else total) as self._advance:
+            for one in self.ranges:
+                async for batch in self.read([one]):
+                    yield batch
+
+    async def read(
+        self, ranges: Sequence[ConsumedRange], *, watched: bool = False
+    ) -> AsyncIterator[list[ConsumerRecord]]:
+        """Yield the messages of the ranges until each has ended; with `watched`, also those of
+        partitions and topics that are added."""
+        left: dict[TopicPartition, ConsumedRange] = {}
+        self._assign(ranges, left)
+        asked = SystemClock.monotonic()
+        try:
+            while left:
+                if watched and SystemClock.monotonic() - asked >= PARTITIONS_AGE_MS / 1000:
+                    self._assign(await self._connected.ask(self._added), left)
+                    asked = SystemClock.monotonic()
+                batch = await self._fetch(PARTITIONS_AGE_MS if watched else None)
+                self._advance(len(batch))
+                yield [record for record in batch if self._is_in_range(record, left)]
+                for key, one in list(left.items()):
+                    position = self._consumer.position(*key)
+                    if one.end is not None and position is not None and position >= one.end:
+                        self._finish(key, left)
+        finally:
+            for key in list(left):
+                self._finish(key, left)
+
+    async def _range(
+        self, topic: str, partition: int, start: Position | None, *, added: bool = False
+    ) -> ConsumedRange:
+        """Turn the positions into offsets of a partition, before reading. Raises CommandFailed."""
+        follow, until = self._reading.follow, self._until
+        first, last = await self._admin.list_offsets(topic, partition, [EARLIEST, LATEST])
+        low, high = first.offset or 0, last.offset or 0
+        if start is None:
+            begin: int | None = high if follow and not added else low
+        else:
+            begin = await self._offset(topic, partition, start)
+        if begin is None:
+            begin = high
+        if isinstance(start, AtOffset) and not low <= start.offset <= high:
+            raise CommandFailed(
+                f"OFFSET_OUT_OF_RANGE: --from offset:{start.offset}: partition {partition} of "
+                f"{topic} has the offsets from {low}, and the next one is {high}"
+            )
+        end = None if until is None else await self._offset(topic, partition, until)
+        if end is not None and end < begin:
+            by_time = isinstance(start, AtTime) or isinstance(until, AtTime)
+            why = ": a time stands for the first message of that time or later" if by_time else ""
+            note(
+                f"partition {partition}: nothing to read, --from is offset {begin} and --until "
+                f"offset {end}{why}"
+            )
+        if not follow:
+            end = high if end is None else min(end, high)
+        unknown = end is None and isinstance(until, AtTime)
+        until_ms = until.timestamp_ms if unknown and isinstance(until, AtTime) else None
+        return ConsumedRange(topic, partition, begin, end, until_ms, high)
+
+    async def _offset(self, topic: str, partition: int, position: Position) -> int | None:
+        """Return the offset of a position; None for a time later than all messages, or if no
+        message has a time."""
+        if isinstance(position, AtOffset):
+            return position.offset
+        if isinstance(position, AtEnd):
+            sentinel = EARLIEST if position is AtEnd.EARLIEST else LATEST
+            (at_end,) = await self._admin.list_offsets(topic, partition, [sentinel])
+            return at_end.offset or 0
+        found = await self._admin.find_offset(topic, partition, timestamp_ms=position.timestamp_ms)
+        match found:
+            case Found(offset=offset):
+                return offset
+            case AfterEnd():
+                return None
+        note(f"partition {partition} has no message with a time")
+        return None
+
+    async def _added(self, lost: bool) -> list[ConsumedRange]:
+        """Return the ranges of added partitions; they are read from their log start."""
+        counts = await self._partition_counts()
+        if self._names is not None:
+            new = [one for one in self._names.matching(counts) if one not in self.topics]
+            self.topics += new
+        known = {one.key for one in self.ranges}
+        start = self._start if isinstance(self._start, AtTime) else None
+        added = [
+            await self._range(topic, number, start, added=True)
+            for topic in self.topics
+            for number in range(counts.get(topic, 0))
+            if (topic, number) not in known
+        ]
+        self.ranges += added
+        return added
+
+    async def _partition_counts(self) -> Mapping[str, int]:
+        if len(self.topics) > 1 or (self._names is not None and self._names.has_patterns):
+            return await self._admin.list_topics()
+        (topic,) = self.topics
+        return {topic: await self._admin.partition_count(topic)}
+
+    def _assign(
+        self, ranges: Sequence[ConsumedRange], left: dict[TopicPartition, ConsumedRange]
+    ) -> None:
+        for one in ranges:
+            if one.end is None or one.start < one.end:
+                left[one.key] = one
+                self._consumer.assign(one.topic, one.partition, offset=one.start)
+
+    async def _fetch(self, max_wait_ms: int | None) -> list[ConsumerRecord]:
+        """Return the next messages. Waits for a broker that is down, and reports that."""
+        # After a failure the first fetch does not wait for messages: its answer shows that the
+        # broker is back.
+        return await self._connected.ask(
+            lambda lost: self._consumer.fetch(max_wait_ms=0 if lost else max_wait_ms)
+        )
+
+    def _is_in_range(
+        self, record: ConsumerRecord, left: dict[TopicPartition, ConsumedRange]
+    ) -> bool:
+        """Whether a message is in its range and window. The first one behind a range ends it."""
+        key = record.topic, record.partition
+        found = left.get(key)
+        if found is None:
+            return False
+        if _is_behind(record, found):
+            self._finish(key, left)
+            return False
+        bounds = self._within(record.topic)
+        return bounds is None or bounds.holds(time_of(record, bounds.by))
+
+    def _finish(self, key: TopicPartition, left: dict[TopicPartition, ConsumedRange]) -> None:
+        del left[key]
+        if self._not_live is not None:
+            self._not_live.pop(key, None)
+        self._consumer.unassign(*key)
+
+
+def _is_behind(record: ConsumerRecord, span: ConsumedRange) -> bool:
+    if span.end is not None:
+        return record.offset >= span.end
+    if span.until_ms is None or record.timestamp_ms is None:
+        return False
+    return record.timestamp_ms >= span.until_ms
+
+
+class SourceChain:
+    """Several sources: one after the other or, when they are followed, together."""
+
+    def __init__(self, sources: Sequence[MessageSource], *, follow: bool) -> None:
+        self._sources = sources
+        self._follow = follow
+
+    @property
+    def is_live(self) -> bool:
+        return all(source.is_live for source in self._sources)
+
+    async def batches(self) -> AsyncIterator[list[ConsumerRecord]]:
+        if not self._follow or len(self._sources) == 1:
+            for source in self._sources:
+                async for batch in source.batches():
+                    yield batch
+            return
+        arrived = FetchQueue(self._sources)
+        try:
+            while (found := await arrived.next()) is not None:
+                yield found
+        finally:
+            await arrived.stop()
+
+
+_AHEAD: Final = 4
+"""Fetches that are read ahead of where the messages go."""
+
+
+_Queued = list[ConsumerRecord] | Exception | None
+"""Messages of a fetch, the error of a source, or None for its end."""
+
+
+class FetchQueue:
+    """Fetches of sources as they come. A source waits while the fetches before its own are not
+    taken."""
+
+    def __init__(self, sources: Sequence[MessageSource]) -> None:
+        self._batches: asyncio.Queue[_Queued] = asyncio.Queue(_AHEAD)
+        self._left = len(sources)
+        self._tasks = [asyncio.create_task(self._pump(source.batches())) for source in sources]
+
+    async def next(self) -> list[ConsumerRecord] | None:
+        """Return the next fetch; None when all sources have ended. Raises the error of a source.
+        A cancelled call loses nothing."""
+        while self._left:
+            found = await self._batches.get()
+            if isinstance(found, Exception):
+                raise found
+            if found is not None:
+                return found
+            self._left -= 1
+        return None
+
+    async def stop(self) -> None:
+        """Stop reading."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _pump(self, batches: AsyncIterator[list[ConsumerRecord]]) -> None:
+        try:
+            async for batch in batches:
+                await self._batches.put(batch)
+        except Exception as error:
+            await self._batches.put(error)
+        else:
+            await self._batches.put(None)
