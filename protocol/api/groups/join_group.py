@@ -20,12 +20,14 @@ class JoinGroupRequest:
     session_timeout_ms: int = int32(doc="A member is lost when it is silent for so long.")
     rebalance_timeout_ms: int = int32(
         since=1,
+        native_since=0,
         default=-1,
         doc="How long it may take to join again in a rebalance; -1: the session timeout.",
     )
     member_id: str = string(doc="As the broker gave it; empty in the first request.")
     group_instance_id: str | None = nullable_string(
         since=5,
+        native_since=0,
         default=None,
         doc="`group.instance.id` of a static member, which a restart within the session timeout "
         "does not end; null for a dynamic one.",
@@ -42,7 +44,10 @@ class JoinGroupRequest:
 class JoinGroupMember:
     member_id: str = string(doc="Member.")
     group_instance_id: str | None = nullable_string(
-        since=5, default=None, doc="`group.instance.id` of a static member; null for a dynamic one."
+        since=5,
+        native_since=0,
+        default=None,
+        doc="`group.instance.id` of a static member; null for a dynamic one.",
     )
     metadata: bytes = data(doc="What it sent with the protocol that was chosen.")
 
@@ -72,7 +77,7 @@ JOIN_GROUP: Final = Api(
     name="join-group",
     min_version=0,
     max_version=5,
-    native_max_version=-1,
+    native_max_version=0,
     request=JoinGroupRequest,
     response=JoinGroupResponse,
     doc="Join a group; answered when the generation is complete.",

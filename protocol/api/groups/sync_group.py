@@ -21,7 +21,10 @@ class SyncGroupRequest:
     generation_id: int = int32(doc="As the answer to join-group said.")
     member_id: str = string(doc="This member.")
     group_instance_id: str | None = nullable_string(
-        since=3, default=None, doc="`group.instance.id` of a static member; null for a dynamic one."
+        since=3,
+        native_since=0,
+        default=None,
+        doc="`group.instance.id` of a static member; null for a dynamic one.",
     )
     assignments: list[SyncGroupAssignment] = array(
         SyncGroupAssignment, max_items=MAX_MEMBERS, doc="From the leader; from others empty."
@@ -40,7 +43,7 @@ SYNC_GROUP: Final = Api(
     name="sync-group",
     min_version=0,
     max_version=3,
-    native_max_version=-1,
+    native_max_version=0,
     request=SyncGroupRequest,
     response=SyncGroupResponse,
     doc="Get this member's share of the work; answered once the leader has brought it.",
