@@ -135,18 +135,19 @@ class Route:
         link = None if self.kafka else self._links.get((self.address, REQUESTS))
         return None if link is None else link.failure
 
-    async def open(self) -> None:
-        """Connect to one broker, to make sure that a broker can be reached."""
+    async def open(self, lane: int = REQUESTS) -> None:
+        """Connect to one broker, to make sure that a broker can be reached. Where it is known that
+        the broker serves everything, the connection is one of `lane`."""
         if self.kafka:
             await self._ask_metadata([], create=False)
         elif self.reads is not None:
-            await self._link(ANY_REPLICA).connection()
+            await self._link(ANY_REPLICA, lane).connection()
         elif self.several:
-            await self._open_leader()
+            await self._open_leader(lane)
         else:
-            await self._link(self.address).connection()
+            await self._link(self.address, lane).connection()
 
-    async def _open_leader(self) -> None:
+    async def _open_leader(self, lane: int) -> None:
         """Connect to the leader. If brokers answer but none leads, as between two leaders, wait for
         one as long as for the answer to a request."""
         end = asyncio.get_running_loop().time() + self._request_timeout_ms / 1000
@@ -156,7 +157,7 @@ class Route:
             async with limit:
                 while True:
                     try:
-                        await self._link(self.address).connection()
+                        await self._link(self.address, lane).connection()
                         return
                     except NobodyLeads as error:
                         failure = error

@@ -347,6 +347,11 @@ class AssignmentFetches:
         self._fetches = Fetches(cluster, options, self._note_ends)
         self._changed = asyncio.Event()
 
+    @property
+    def lane(self) -> int:
+        """The lane of the fetches in the client's route."""
+        return self._fetches.lane
+
     def stop(self) -> None:
         """Cancel fetches in flight that would otherwise be waited for."""
         self._fetches.stop()

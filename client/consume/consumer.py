@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, Self, TypeVar
 
 from ...clock import Clock, SystemClock
 from ...protocol.api.log.list_offsets import EARLIEST, LATEST
@@ -113,6 +113,10 @@ class Consumer(Client):
         self._group: ConsumerGroup | None = None
         self._unfinished: Sequence[ConsumerRecord | ColumnBatch] = ()
         """What the last call returned: the application may be working on it."""
+
+    async def __aenter__(self) -> Self:
+        await self._cluster.open(self._fetches.lane)
+        return self
 
     async def __aexit__(
         self,
@@ -277,7 +281,7 @@ class Consumer(Client):
     async def unsubscribe(self) -> None:
         """Commit, unless `auto_commit` is False, and leave the group; without a subscription do
         nothing."""
-        group, self._group = self._group, None
+        group = self._group
         if group is None:
             return
         capped: dict[TopicPartition, int] = {}
@@ -287,6 +291,7 @@ class Consumer(Client):
         try:
             await group.close(capped)
         finally:
+            self._group = None
             self._assigned.is_of_group = False
 
     async def commit(

@@ -62,7 +62,7 @@ class Fetches:
                 "topic with message.timestamp.type=LogAppendTime its own time is the append time"
             )
         self._route = route
-        self._lane = route.new_lane()
+        self.lane = route.new_lane()
         self._options = options
         self._arrived = arrived
         # Over the native protocol the route itself follows the leader of all partitions.
@@ -101,7 +101,7 @@ class Fetches:
             if before is not None and not before.in_advance:
                 continue
             request = self._options.request(share, 0)
-            answer = self._route.fetch_if_ready(node_id, request, lane=self._lane)
+            answer = self._route.fetch_if_ready(node_id, request, lane=self.lane)
             if answer is None:
                 self._under_way.pop(node_id, None)
                 continue
@@ -118,7 +118,7 @@ class Fetches:
     async def close(self) -> None:
         """Stop, and close the connections."""
         self.stop()
-        await self._route.close_lane(self._lane)
+        await self._route.close_lane(self.lane)
 
     async def _shares(self, offsets: Offsets) -> tuple[dict[int, Offsets], Exception | None]:
         """Return the partitions by node, and the error for partitions that have no leader."""
@@ -219,7 +219,7 @@ class Fetches:
         while True:
             request = self._options.request(share, max_wait_ms)
             response = await self._route.fetch(
-                node_id, request, wait_ms=max_wait_ms, lane=self._lane
+                node_id, request, wait_ms=max_wait_ms, lane=self.lane
             )
             check_code(response.error_code)
             if response.topics or not response.throttle_time_ms:

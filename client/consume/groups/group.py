@@ -171,11 +171,12 @@ class ConsumerGroup:
 
     def positions(self, capped: Mapping[TopicPartition, int]) -> list[Position]:
         """Return the positions to commit: behind the messages that were returned, and at most
-        `capped`."""
+        `capped` unless more was committed before."""
         found = []
         for assigned in self._assigned:
             if assigned.position is not None:
-                offset = min(assigned.position, capped.get(assigned.key, assigned.position))
+                cap = capped.get(assigned.key, assigned.position)
+                offset = min(assigned.position, max(cap, self._committed.get(assigned.key, 0)))
                 timestamp_ms = assigned.timestamp_ms if offset == assigned.position else None
                 found.append(Position(*assigned.key, offset, timestamp_ms))
         return found
@@ -313,6 +314,10 @@ class ConsumerGroup:
             # The others get what this member has given back in another rebalance.
             self.membership.rebalances = True
         added = sorted(set(target) - before)
+        for key in added:
+            known = self._route.map.partition_count(key[0])
+            if known is not None and key[1] >= known:
+                self._route.forget(key[0])  # the partition is new
         starts = await self._starts(added) if added else {}
         for key in added:
             self._assigned.add(*key, starts[key])
