@@ -126,8 +126,7 @@ class Consumer(Client):
     ) -> None:
         """Close. After an error, a member of a group does not commit the messages that were
         returned last, because the work on them may be unfinished."""
-        if exc is None:
-            self._unfinished = ()
+        await self._leave_group(all_finished=exc is None)
         await self.close()
 
     async def close(self) -> None:
@@ -281,11 +280,16 @@ class Consumer(Client):
     async def unsubscribe(self) -> None:
         """Commit, unless `auto_commit` is False, and leave the group; without a subscription do
         nothing."""
+        await self._leave_group(all_finished=True)
+
+    async def _leave_group(self, *, all_finished: bool) -> None:
+        """Leave the group, if the consumer is in one. Unless `all_finished`, the messages that the
+        last call returned are not committed."""
         group = self._group
         if group is None:
             return
         capped: dict[TopicPartition, int] = {}
-        for part in reversed(self._unfinished):
+        for part in () if all_finished else reversed(self._unfinished):
             offset = part.offset if isinstance(part, ConsumerRecord) else int(part.offsets[0])
             capped[part.topic, part.partition] = offset
         try:
