@@ -100,15 +100,18 @@ def read_records(log: Log, start: int, limit: int) -> Iterator[tuple[int, int, M
     offset = start
     log.prepare()
     while offset < limit:
-        found = read_slice(
-            log.segment_list,
-            offset,
-            _READ_BYTES,
-            end_offset=limit,
-            high_watermark=log.high_watermark,
-            whole_first=True,
-            far=True,
-        )
+        try:
+            found = read_slice(
+                log.segment_list,
+                offset,
+                _READ_BYTES,
+                end_offset=limit,
+                high_watermark=log.high_watermark,
+                whole_first=True,
+                far=True,
+            )
+        except OSError as error:
+            raise _unread(log, offset, error) from error
         try:
             data = found.read()
             if not data:
@@ -126,11 +129,15 @@ def read_records(log: Log, start: int, limit: int) -> Iterator[tuple[int, int, M
         except (MalformedRecord, CodedError, OSError) as error:
             if isinstance(error, CorruptMessage):
                 _note_damage(found)
-            raise StorageError(
-                f"{log.path}: the record at offset {offset} cannot be applied: {error}; "
-                "nothing from there on is"
-            ) from error
+            raise _unread(log, offset, error) from error
         offset = walk(data, 0, len(data), check_crc=False).last_offset + 1
+
+
+def _unread(log: Log, offset: int, error: Exception) -> StorageError:
+    return StorageError(
+        f"{log.path}: the record at offset {offset} cannot be applied: {error}; "
+        "nothing from there on is"
+    )
 
 
 def append_record(log: Log, record: MetadataRecord) -> int:
