@@ -17,6 +17,7 @@ from ..administer.searching import By
 from ..arguments import check_int, epoch_ms
 from ..client import DEFAULT_ADDRESS, Client, ReadFrom
 from ..cluster.servers import Servers
+from ..errors import ClientClosed
 from ..results import AfterEnd, ColumnBatch, CommittedPosition, ConsumerRecord, FindResult, Found
 from ..security.security import Security
 from .assignment import Assigned, Assignment, AssignmentFetches, AssignmentRequests
@@ -110,6 +111,7 @@ class Consumer(Client):
         """Windows that were not read to their ends yet."""
         self._ready: deque[ConsumerRecord] = deque()
         self._filling = asyncio.Lock()
+        self._closed = False
         self._group: ConsumerGroup | None = None
         self._unfinished: Sequence[ConsumerRecord | ColumnBatch] = ()
         """What the last call returned: the application may be working on it."""
@@ -126,17 +128,22 @@ class Consumer(Client):
     ) -> None:
         """Close. After an error, a member of a group does not commit the messages that were
         returned last, because the work on them may be unfinished."""
-        await self._leave_group(all_finished=exc is None)
-        await self.close()
+        try:
+            await self._leave_group(all_finished=exc is None)
+        finally:
+            await self.close()
 
     async def close(self) -> None:
         """Close the connections. A member of a group commits, unless `auto_commit` is False, and
         leaves the group."""
-        await self.unsubscribe()
-        self._fetches.stop()
-        for window in list(self._windows):
-            await window.close()
-        await super().close()
+        self._closed = True
+        try:
+            await self.unsubscribe()
+        finally:
+            self._fetches.stop()
+            for window in list(self._windows):
+                await window.close()
+            await super().close()
 
     def assign(
         self, topic: str, partition: int | None = None, *, offset: int | None = None
@@ -428,7 +435,7 @@ class Consumer(Client):
         for record in batch:
             self._given_out(record)
         if self._group is not None:
-            self._unfinished = batch
+            self._unfinished = tuple(batch)
         return batch
 
     async def fetch_columns(
@@ -513,6 +520,8 @@ class Consumer(Client):
     async def _take_part(self, wait_ms: int) -> bool:
         """Take part in the group's rebalances, if the consumer is a member. Returns False if it
         still waits for partitions."""
+        if self._closed:
+            raise ClientClosed(f"the client of {self._cluster.address} is closed")
         if self._group is None:
             return True
         self._unfinished = ()

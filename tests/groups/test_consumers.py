@@ -13,6 +13,7 @@ import pytest
 
 from horolog import (
     Admin,
+    ClientClosed,
     Consumer,
     ConsumerRecord,
     FencedInstanceId,
@@ -374,6 +375,35 @@ async def test_a_wait_that_is_cancelled_does_not_end_the_membership(
                 except TimeoutError:
                     pass
         assert sorted(found) == list(range(20))
+
+
+async def test_a_callback_that_fails_is_told_and_the_group_goes_on(
+    broker: Broker, address: str
+) -> None:
+    failures = iter(["first", "second"])
+
+    def fail(_: Any) -> None:
+        text = next(failures, None)
+        if text is not None:
+            raise RuntimeError(text)
+
+    options: dict[str, Any] = {"group": GROUP, "assignor": "cooperative-sticky", **QUICK}
+    async with Consumer(address) as one, Consumer(address) as other:
+        one.subscribe(TOPIC, on_assigned=fail, on_revoked=fail, **options)
+        with pytest.raises(RuntimeError, match="first"):
+            await settled([one], lambda sizes: False)
+        await settled([one], lambda sizes: sizes == [PARTITIONS])
+        other.subscribe(TOPIC, **options)
+        with pytest.raises(RuntimeError, match="second"):
+            await settled([one, other], lambda sizes: False)
+        await settled([one, other], evenly)
+    failing = Consumer(address)
+    failing.subscribe(TOPIC, on_revoked=lambda keys: 1 // 0, **options)
+    await settled([failing], lambda sizes: sizes == [PARTITIONS])
+    with pytest.raises(ZeroDivisionError):
+        await failing.close()
+    with pytest.raises(ClientClosed):
+        await failing.fetch()
 
 
 async def test_what_cannot_be_joined_is_told(broker: Broker, address: str) -> None:

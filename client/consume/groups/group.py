@@ -310,9 +310,9 @@ class ConsumerGroup:
         before = set(self._assigned.keys)
         revoked = sorted(before.difference(target))
         if revoked:
-            await self._revoke(revoked, {})
-            # The others get what this member has given back in another rebalance.
+            # The others get what this member gives back in another rebalance.
             self.membership.rebalances = True
+            await self._revoke(revoked, {})
         added = sorted(set(target) - before)
         for key in added:
             known = self._route.map.partition_count(key[0])
