@@ -5,6 +5,7 @@ taken from it in the middle of its work. Only the requests to the coordinator ru
 """
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -136,8 +137,9 @@ class ConsumerGroup:
             await self._carry_out(self._target)
             self._target = None
             if member.rebalances:
+                await self._prepare()
                 self._start_joining()
-        elif self.subscription.auto_commit:
+        elif self.subscription.auto_commit and self._joining is None:
             await self._commit_in_time()
         return bool(self._assigned.keys) or self._joining is None
 
@@ -145,8 +147,8 @@ class ConsumerGroup:
         """Commit positions as a member of the current generation. Raises an error that says that
         nothing was committed, if the group went on without this member."""
         member, group = self.membership, self.subscription.group
-        if member.lost is not None:
-            raise UnknownMemberId(self._not_committed(member.lost))
+        if member.lost is not None or not member.is_member:
+            raise UnknownMemberId(self._not_committed(member.lost or "it is joining"))
         for position in positions:
             if self._assigned.get((position.topic, position.partition)) is None:
                 raise IllegalGeneration(
@@ -408,5 +410,5 @@ class ConsumerGroup:
 
 async def _call(callback: PartitionsCallback, keys: list[TopicPartition]) -> None:
     result = callback(keys)
-    if result is not None:
+    if inspect.isawaitable(result):
         await result

@@ -233,17 +233,22 @@ class Membership:
                 HEARTBEAT, request, to=self._coordinator, lane=self._lane
             )
             check_code(response.error_code)
-        except RebalanceInProgress:
-            self.rebalances = True
-        except (IllegalGeneration, UnknownMemberId) as error:
-            if request.generation_id == self.generation:  # else it is joining again already
+        except HorologError as error:
+            if not self._joining and request.generation_id == self.generation:
+                self._note(error)
+
+    def _note(self, error: HorologError) -> None:
+        """Record the answer to a heartbeat. Other errors are no answer: the session goes on for
+        now, and the next heartbeat tries again."""
+        match error:
+            case RebalanceInProgress():
+                self.rebalances = True
+            case IllegalGeneration() | UnknownMemberId():
                 self._set_lost(f"the coordinator reports {error.name}: its session had ended")
-        except FencedInstanceId:
-            self.failure = fenced(self.group, self.instance_id)
-        except HorologError:
-            return  # the session goes on for now; the next heartbeat tries again
-        else:
-            return
+            case FencedInstanceId():
+                self.failure = fenced(self.group, self.instance_id)
+            case _:
+                return
         self._changed()
 
     async def _leave_idle(self) -> None:

@@ -1,7 +1,7 @@
 """What a consumer reads as a member of a group, checked before anything is sent."""
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
@@ -14,7 +14,7 @@ from .membership import GroupTimes
 Topics = str | re.Pattern[str] | Sequence[str | re.Pattern[str]]
 """Names of topics and patterns; a text that begins with `^` is a pattern."""
 
-PartitionsCallback = Callable[[list[TopicPartition]], Awaitable[None] | None]
+PartitionsCallback = Callable[[list[TopicPartition]], object]
 """Called with partitions that were assigned or revoked; may be a coroutine function."""
 
 Start = Literal["earliest", "latest"] | timedelta | int
