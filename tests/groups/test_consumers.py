@@ -5,7 +5,7 @@ import random
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -170,8 +170,9 @@ async def test_members_share_and_every_message_comes_once(
         ("earliest", list(range(8))),
         ("latest", []),
         (timedelta(minutes=5), list(range(4, 8))),
+        (datetime.now(UTC) - timedelta(minutes=5), list(range(4, 8))),
     ],
-    ids=["earliest", "latest", "time"],
+    ids=["earliest", "latest", "before now", "time"],
 )
 async def test_where_a_new_group_begins(
     broker: Broker, address: str, start: Any, wanted: list[int]
