@@ -297,7 +297,9 @@ def kill(consumer: Consumer) -> None:
             link.current.abort()
 
 
-async def test_a_member_that_asks_for_nothing_leaves(broker: Broker, address: str) -> None:
+async def test_a_member_that_asks_for_nothing_leaves(
+    broker: Broker, address: str, caplog: pytest.LogCaptureFixture
+) -> None:
     await produce(broker, 0, 40)
     revoked: list[tuple[str, int]] = []
     async with Consumer(address) as slow, Consumer(address) as other:
@@ -319,6 +321,7 @@ async def test_a_member_that_asks_for_nothing_leaves(broker: Broker, address: st
         assert "nothing was committed: group team went on without this consumer" in str(
             refused.value
         )
+        assert "lost its partitions: it did not ask for messages for max_poll" in caplog.text
         assert revoked == []
         await settled([slow, other], evenly)
         assert sorted(set(revoked)) == [(TOPIC, number) for number in range(PARTITIONS)]

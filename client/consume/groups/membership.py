@@ -1,6 +1,7 @@
 """The membership of a consumer in a group: requests to the group's coordinator, and heartbeats."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
@@ -40,6 +41,8 @@ from ...cluster.targets import CoordinatorNode
 from ...responses import check_code
 
 _PROTOCOL_TYPE: Final = "consumer"
+
+_log: Final = logging.getLogger("horolog")
 
 _LEAVING_S: Final = 5.0
 """Seconds that leaving may take; the session's end does the same later."""
@@ -265,6 +268,7 @@ class Membership:
                 await self._leave(member_id)
 
     def _set_lost(self, why: str) -> None:
+        _log.warning("consumer of group %s lost its partitions: %s", self.group, why)
         self.lost = why
         self.forget()
 
