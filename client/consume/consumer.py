@@ -1,4 +1,4 @@
-"""The consumer: reads messages of assigned partitions."""
+"""The consumer: reads messages of assigned partitions, by itself or as a member of a group."""
 
 import asyncio
 from collections import deque
@@ -35,7 +35,8 @@ _MIB: Final = 1024 * 1024
 
 
 class Consumer(Client):
-    """Reads its assigned partitions from positions that can be moved by offset or by time.
+    """Reads partitions, which it assigns itself or a consumer group assigns, from positions that
+    can be moved by offset or by time.
 
     A restart of the broker does not interrupt reading: a request that fails because of the
     connection is repeated for `retry_timeout_ms`.

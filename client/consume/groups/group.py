@@ -35,10 +35,11 @@ from ....protocol.errors import (
 )
 from ...administer.positions import CommittingMember, Position, commit, committed
 from ...administer.searching import find_offset, offsets_at
+from ...cluster.metadata import named_topic
 from ...results import AfterEnd, Found
 from ..assignment import Assignment, AssignmentRequests
 from ..fetching import TopicPartition
-from .assignors import ASSIGNORS, GroupMemberInfo
+from .assignors import ASSIGNORS, Assignor, GroupMemberInfo
 from .membership import Membership, fenced
 from .subscription import GroupSubscription, PartitionsCallback
 
@@ -272,20 +273,17 @@ class ConsumerGroup:
         assignor = ASSIGNORS.get(joined.protocol_name)
         if assignor is None:
             raise ProtocolError(f"the group chose the assignor {joined.protocol_name!r}")
-        members = [
-            GroupMemberInfo(one.member_id, read_subscription(one.metadata), one.group_instance_id)
-            for one in joined.members
-        ]
+        # In threads, because a large group takes long.
+        members = await asyncio.to_thread(_members_of, joined)
         names = {topic for one in members for topic in one.subscription.topics}
         self._counts = await self._find_topics(names)
         counts = {topic: count for topic, count in self._counts.items() if topic in names}
-        divided = await asyncio.to_thread(assignor, members, counts)
-        return {member_id: encode_assignment(keys) for member_id, keys in divided.items()}
+        return await asyncio.to_thread(_encoded, assignor, members, counts)
 
     async def _find_topics(self, others: Iterable[str]) -> dict[str, int]:
         """Return the number of partitions of the subscribed topics, and of those of `others` that
-        exist. Raises UnknownTopicOrPartition if a topic that is named does not exist when the
-        consumer first joins."""
+        exist. Raises the error of a topic that is named and cannot be read when the consumer first
+        joins, such as UnknownTopicOrPartition."""
         names, patterns = self.subscription.names, self.subscription.patterns
         asked = [] if patterns else list(dict.fromkeys((*names, *others)))
         response = await self._route.topics(asked)
@@ -296,10 +294,13 @@ class ConsumerGroup:
         }
         missing = sorted(set(names) - set(counts))
         if missing and self._counts is None:
-            raise UnknownTopicOrPartition(
-                f"topic {missing[0]!r} does not exist, and group {self.subscription.group} "
-                "subscribes to it"
-            )
+            try:
+                named_topic(response.topics, missing[0])
+            except UnknownTopicOrPartition as error:
+                group = self.subscription.group
+                raise UnknownTopicOrPartition(
+                    f"group {group} cannot read {missing[0]!r}: {error.message}"
+                ) from error
         wanted = {*names, *others}
         return {
             name: count
@@ -406,6 +407,21 @@ class ConsumerGroup:
         except (HorologError, TimeoutError) as error:
             why = error.message if isinstance(error, CodedError) else error
             _log.warning("consumer of group %s: %s", self.subscription.group, why or "no answer")
+
+
+def _members_of(joined: JoinGroupResponse) -> list[GroupMemberInfo]:
+    """Return the members of a group. Raises ProtocolError for an invalid subscription."""
+    return [
+        GroupMemberInfo(one.member_id, read_subscription(one.metadata), one.group_instance_id)
+        for one in joined.members
+    ]
+
+
+def _encoded(
+    assignor: Assignor, members: list[GroupMemberInfo], counts: Mapping[str, int]
+) -> dict[str, bytes]:
+    divided = assignor(members, counts)
+    return {member_id: encode_assignment(keys) for member_id, keys in divided.items()}
 
 
 async def _call(callback: PartitionsCallback, keys: list[TopicPartition]) -> None:
