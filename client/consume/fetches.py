@@ -79,9 +79,9 @@ class Fetches:
         shares, failure = await self._shares(offsets)
         self._drop_others(shares)
         found: Results = {}
-        if failure is None and len(shares) == 1 and not self._waiting:
+        if not self._route.kafka:
             ((node_id, share),) = shares.items()
-            # The usual case needs no task.
+            # One node needs no task.
             answer = await self._answer(node_id, share, max_wait_ms)
             failure = self._read(node_id, share, answer, found)
         else:
@@ -132,11 +132,6 @@ class Fetches:
             else:
                 shares.setdefault(node_id, {})[key] = offsets[key]
         return shares, failure
-
-    @property
-    def _waiting(self) -> bool:
-        """Whether a fetch that waits at a node is under way."""
-        return any(not one.in_advance for one in self._under_way.values())
 
     def _drop_others(self, shares: dict[int, Offsets]) -> None:
         """Drop fetches in flight for other offsets."""
