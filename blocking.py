@@ -203,6 +203,24 @@ def _windows(
     return call
 
 
+def _subscribes(
+    method: Callable[Concatenate[C, P], None],
+) -> "Callable[Concatenate[Consumer, P], None]":
+    """Wrap the method that subscribes: the callbacks run in a thread of their own, where they may
+    block, and may call the consumer."""
+    subscribe = _calls(method)
+
+    @wraps(method)
+    def call(self: "Consumer", /, *args: P.args, **options: P.kwargs) -> None:
+        for name in ("on_assigned", "on_revoked"):
+            callback: Any = options.get(name)
+            if callback is not None:
+                options[name] = partial(asyncio.to_thread, callback)
+        subscribe(self, *args, **options)
+
+    return call
+
+
 class Consumer(_Blocking):
     """`horolog.Consumer` with blocking calls. Only one thread at a time may read; other threads
     may query positions and seek."""
@@ -213,6 +231,8 @@ class Consumer(_Blocking):
 
     assign = _calls(_Consumer.assign)
     unassign = _calls(_Consumer.unassign)
+    subscribe = _subscribes(_Consumer.subscribe)
+    unsubscribe = _waits(_Consumer.unsubscribe)
     pause = _calls(_Consumer.pause)
     resume = _calls(_Consumer.resume)
     seek = _calls(_Consumer.seek)

@@ -14,8 +14,7 @@ import typer
 
 from .. import __version__
 from ..client.administer.admin import Admin
-from ..client.cluster.connecting import connect
-from ..client.cluster.connection import ClientConnection
+from ..client.cluster.connection import ClientConnection, connect
 from ..client.cluster.servers import Servers
 from ..client.errors import ConnectionFailed, SecurityError, TlsFailed
 from ..client.security.security import SecretFile

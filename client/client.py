@@ -5,10 +5,8 @@ from typing import Final, Literal, Self
 
 from ..compiled import warn_of_reference
 from ..protocol.records.kernel import FORM
-from .cluster.cluster import ClusterConnections
-from .cluster.kafka_cluster import KafkaCluster
+from .cluster.route import Route
 from .cluster.servers import Servers, parse_servers, with_security
-from .cluster.several_brokers import OneBroker
 from .security.security import Security
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:7070"
@@ -44,7 +42,7 @@ class Client:
         connection is lost or the broker falls behind.
         """
         warn_of_reference(FORM)
-        self._cluster = cluster_at(
+        self._cluster = route_to(
             with_security(address, security),
             client_id=client_id,
             request_timeout_ms=request_timeout_ms,
@@ -69,57 +67,26 @@ class Client:
         await self._cluster.close()
 
 
-def cluster_at(
+def route_to(
     address: str | Servers,
     *,
     client_id: str | None,
     request_timeout_ms: int,
     read_from: ReadFrom = "leader",
-) -> ClusterConnections:
-    """Return the connections to the brokers at an address, not opened yet. Raises ValueError for an
-    invalid address or an unknown `read_from`."""
+) -> Route:
+    """Return the route to the brokers at an address, without connections yet. Raises ValueError for
+    an invalid address or an unknown `read_from`."""
     servers = parse_servers(address)
     if read_from not in ("leader", "any"):
         raise ValueError(f"read_from is 'leader' or 'any', not {read_from!r}")
-    if read_from == "any":
-        return _any_replica(servers, client_id, request_timeout_ms)
-    if servers.kafka:
-        return KafkaCluster(
-            servers.addresses,
-            client_id=client_id,
-            request_timeout_ms=request_timeout_ms,
-            security=servers.channel,
-        )
-    if len(servers.addresses) > 1:
-        from .cluster.several_brokers import SeveralBrokers
-
-        return SeveralBrokers(
-            servers.addresses,
-            client_id=client_id,
-            request_timeout_ms=request_timeout_ms,
-            security=servers.channel,
-        )
-    return OneBroker(
-        servers.addresses[0],
-        client_id=client_id,
-        request_timeout_ms=request_timeout_ms,
-        security=servers.channel,
-    )
-
-
-def _any_replica(
-    servers: Servers, client_id: str | None, request_timeout_ms: int
-) -> ClusterConnections:
-    if servers.kafka:
+    if read_from == "any" and servers.kafka:
         raise ValueError(
             f"read_from='any' is for Horolog's own protocol; at {servers} messages are read from "
             "the brokers that lead"
         )
-    from .cluster.any_replica import AnyReplica
-
-    return AnyReplica(
-        servers.addresses,
+    return Route(
+        servers,
         client_id=client_id,
         request_timeout_ms=request_timeout_ms,
-        security=servers.channel,
+        any_replica=read_from == "any",
     )

@@ -45,7 +45,7 @@ def check_code(error_code: int) -> None:
         raise error_from_code(error_code)
 
 
-def _check_of(result: _ResponseResult, place: str) -> None:
+def check_of(result: _ResponseResult, place: str) -> None:
     """Raise the error that a result reports, if any. An error without a message gets the prefix
     `place`."""
     if result.error_code != NO_ERROR and result.error_message is None:
@@ -60,7 +60,7 @@ def topic_result(topics: Iterable[N], topic: str) -> N:
     if the response has no result for the topic."""
     for result in topics:
         if result.name == topic:
-            _check_of(result, topic)
+            check_of(result, topic)
             return result
     raise ProtocolError(f"a response without {topic}, which was asked for")
 
@@ -72,6 +72,6 @@ def partition_result(topics: Iterable[_Partitions[P]], topic: str, partition: in
         if found.name == topic:
             for result in found.partitions:
                 if result.partition == partition:
-                    _check_of(result, f"{topic}-{partition}")
+                    check_of(result, f"{topic}-{partition}")
                     return result
     raise ProtocolError(f"a response without {topic}-{partition}, which was asked for")

@@ -13,8 +13,8 @@ from functools import partial
 from itertools import pairwise
 from typing import Final
 
-from ..client.cluster.cluster import ClusterConnections
 from ..client.cluster.retry import RETRIABLE, retry
+from ..client.cluster.route import Route
 from ..client.consume.fetching import FetchOptions
 from ..client.responses import partition_result
 from ..protocol.api.log.fetch import FETCH, FetchPartitionResult, FetchResponse
@@ -151,7 +151,7 @@ class _Asking:
     """Sends probes for one window to a cluster."""
 
     broker: BrokerOptions
-    cluster: ClusterConnections
+    cluster: Route
     window: Window
 
     async def firsts(self, span: PlannedSpan, offsets: Sequence[int]) -> list[int | None]:

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from ..client.client import ReadFrom, cluster_at
-from ..client.cluster.cluster import ClusterConnections
+from ..client.client import ReadFrom, route_to
+from ..client.cluster.route import Route
 from ..client.cluster.servers import Servers, parse_servers
 from ..client.consume.consumer import Consumer
 from ..client.security.options import to_options
@@ -19,9 +19,9 @@ def connection_options(server: str | Servers) -> dict[str, str]:
     return {"bootstrap.servers": str(servers), **to_options(servers.security)}
 
 
-def cluster_of(broker: BrokerOptions, read_from: ReadFrom = "leader") -> ClusterConnections:
+def cluster_of(broker: BrokerOptions, read_from: ReadFrom = "leader") -> Route:
     """Return connections to the broker's cluster. The caller closes them."""
-    return cluster_at(
+    return route_to(
         broker.servers,
         client_id=CLIENT_ID,
         request_timeout_ms=broker.request_timeout_ms,

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple, Protocol
 
 from ..blocking import Consumer
 from ..client.client import ReadFrom
-from ..client.cluster.cluster import ClusterConnections
 from ..client.cluster.retry import retry
+from ..client.cluster.route import Route
 from ..client.consume.fetching import FetchOptions, next_offset
 from ..client.responses import partition_result
 from ..client.results import ColumnBatch
@@ -235,5 +235,5 @@ def _behind(result: FetchPartitionResult, offset: int) -> int:
     return max(next_offset(result, offset), result.next_offset)
 
 
-async def _open(broker: BrokerOptions, read_from: ReadFrom) -> ClusterConnections:
+async def _open(broker: BrokerOptions, read_from: ReadFrom) -> Route:
     return cluster_of(broker, read_from)

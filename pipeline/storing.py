@@ -15,8 +15,8 @@ from functools import partial
 from typing import Final, TypeVar
 
 from ..client.administer.searching import offsets_at
-from ..client.cluster.cluster import ClusterConnections
 from ..client.cluster.retry import RETRIABLE, retry
+from ..client.cluster.route import Route
 from ..client.consume.consumer import Consumer
 from ..client.produce.delivery import Delivery
 from ..client.produce.set_limits import TOO_LARGE, SetLimits
@@ -37,7 +37,7 @@ _WAIT_MS: Final = 500
 T = TypeVar("T")
 
 
-async def end_of(cluster: ClusterConnections, topic: str, partition: int) -> int:
+async def end_of(cluster: Route, topic: str, partition: int) -> int:
     """Return the log end: the offset that the partition's next message will get."""
     (end,) = await offsets_at(cluster, topic, partition, [LATEST])
     return end.offset or 0
@@ -136,7 +136,7 @@ class PackedBatch:
 class Storing:
     """Sends the batches of one task to the brokers."""
 
-    def __init__(self, cluster: ClusterConnections, options: WriteOptions, producer: int) -> None:
+    def __init__(self, cluster: Route, options: WriteOptions, producer: int) -> None:
         self._cluster = cluster
         self._options = options
         self._producer = producer

@@ -80,8 +80,8 @@ from ...protocol.errors import NO_ERROR, LeaderNotAvailable, UnknownTopicOrParti
 from ...protocol.window_topics import WindowName
 from ..arguments import check_int, check_place, check_settings, check_topic, epoch_ms
 from ..client import Client
-from ..cluster.kafka_cluster import KafkaCluster, partition_counts, topic_metadata
 from ..cluster.retry import Backoff
+from ..cluster.route import Route
 from ..cluster.targets import NodeById, PartitionLeader, Some, Target
 from ..consume.time_bounds import CREATE, WindowBy
 from ..consume.window_names import find_window
@@ -199,7 +199,7 @@ class Admin(Client):
     async def describe_cluster(self, topics: Sequence[str] = ()) -> ClusterDescription:
         """Return the id of the cluster and its topics: all topics, or those of `topics` that
         exist."""
-        response = await topic_metadata(self._cluster, topics)
+        response = await self._cluster.topics(topics)
         found = {
             topic.name: TopicSummary(
                 len(topic.partitions), topic.topic_id or None, _least_in_sync(topic)
@@ -212,7 +212,7 @@ class Admin(Client):
     async def partition_count(self, name: str) -> int:
         """Return the number of partitions of a topic. Raises UnknownTopicOrPartition. The right to
         read the topic is enough; `describe_topic` also needs the right to read its settings."""
-        return (await partition_counts(self._cluster, [name]))[name]
+        return (await self._cluster.partition_counts([name]))[name]
 
     async def find_window(self, name: str) -> WindowName | None:
         """The window that a topic's name means (`clicks..20161114T14Z..1h`); None where it is a
@@ -221,17 +221,15 @@ class Admin(Client):
 
     async def describe_topic(self, name: str) -> TopicDescription:
         """Return a topic with its settings. Raises UnknownTopicOrPartition."""
-        topic = topic_result((await topic_metadata(self._cluster, [name])).topics, name)
+        topic = topic_result((await self._cluster.topics([name])).topics, name)
         settings = await self._settings(TOPIC_RESOURCE, name)
         return TopicDescription(name, len(topic.partitions), settings, topic.topic_id or None)
 
     async def broker_settings(self) -> tuple[TopicSetting, ...]:
         """Return the broker's own settings and its defaults for topics; at a Kafka cluster, those
         of one broker."""
-        if isinstance(self._cluster, KafkaCluster):
-            node_id = (await self._cluster.node_ids())[0]
-            return await self._settings(BROKER_RESOURCE, str(node_id), NodeById(node_id))
-        return await self._settings(BROKER_RESOURCE, "0")
+        node_id = (await self._cluster.node_ids())[0]
+        return await self._settings(BROKER_RESOURCE, str(node_id), NodeById(node_id))
 
     async def _settings(
         self, kind: int, name: str, at: Target = Some.ANY
@@ -327,14 +325,11 @@ class Admin(Client):
                 DescribableLogDirTopic(name=topic, partitions=list(numbers))
                 for topic, numbers in partitions.items()
             ]
-        nodes: list[Target] = [Some.ANY]
-        if isinstance(self._cluster, KafkaCluster):
-            nodes = [NodeById(node_id) for node_id in await self._cluster.node_ids()]
         responses: list[DescribeLogDirsResponse] = [
             await self._cluster.request(
-                DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=asked), to=node
+                DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=asked), to=NodeById(node_id)
             )
-            for node in nodes
+            for node_id in await self._cluster.node_ids()
         ]
         return [
             LogDir(
@@ -549,7 +544,7 @@ class Admin(Client):
         return gone
 
     async def _settle(self, topic: str, partitions: int) -> None:
-        if isinstance(self._cluster, KafkaCluster):
+        if self._cluster.kafka:
             await settle(self._cluster, topic, partitions=partitions)
 
 
@@ -568,7 +563,7 @@ def _least_in_sync(topic: MetadataTopicResult) -> int | None:
     return min((len(one.isr_nodes) for one in topic.partitions), default=0) or None
 
 
-async def settle(cluster: KafkaCluster, topic: str, *, partitions: int) -> None:
+async def settle(cluster: Route, topic: str, *, partitions: int) -> None:
     """Wait until every running broker knows `topic` with `partitions` partitions that have a
     leader; 0 waits until no broker knows the topic.
 
@@ -584,7 +579,7 @@ async def settle(cluster: KafkaCluster, topic: str, *, partitions: int) -> None:
             await asyncio.sleep(backoff.next_s())
 
 
-async def _knows(cluster: KafkaCluster, node_id: int, topic: str, partitions: int) -> bool:
+async def _knows(cluster: Route, node_id: int, topic: str, partitions: int) -> bool:
     try:
         response = await cluster.topics([topic], at=NodeById(node_id))
     except (ConnectionFailed, LeaderNotAvailable):

@@ -18,8 +18,7 @@ from ...protocol.errors import UnsupportedVersion
 from ...protocol.limits import MAX_INTERVALS
 from ...times import format_time
 from ...values import value_class
-from ..cluster.cluster import ClusterConnections
-from ..cluster.kafka_cluster import partition_counts
+from ..cluster.route import Route
 from ..cluster.targets import PartitionLeader
 from ..consume.fetching import FetchOptions
 from ..consume.time_bounds import APPEND, TimeBounds, time_bounds
@@ -129,7 +128,7 @@ class _CountSum:
 
 
 async def count_by_time(
-    cluster: ClusterConnections, topic: str, intervals: Intervals, partitions: Sequence[int] | None
+    cluster: Route, topic: str, intervals: Intervals, partitions: Sequence[int] | None
 ) -> TimeCounts:
     """Count the messages of these partitions, or of all partitions, by time.
 
@@ -137,7 +136,7 @@ async def count_by_time(
     instead.
     """
     if partitions is None:
-        numbers = list(range((await partition_counts(cluster, [topic]))[topic]))
+        numbers = list(range((await cluster.partition_counts([topic]))[topic]))
     else:
         numbers = partition_numbers(partitions)
     total = _CountSum([0] * len(intervals))
@@ -161,7 +160,7 @@ async def count_by_time(
 
 
 async def _ask(
-    cluster: ClusterConnections, topic: str, partition: int, intervals: Intervals, total: _CountSum
+    cluster: Route, topic: str, partition: int, intervals: Intervals, total: _CountSum
 ) -> None:
     """Let the broker count a partition. The work per response is bounded, so a large partition
     takes several requests."""
@@ -194,7 +193,7 @@ async def _ask(
 
 
 async def _read(
-    cluster: ClusterConnections,
+    cluster: Route,
     topic: str,
     partitions: Sequence[int],
     intervals: Intervals,

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final, Literal, TypeVar
 
 from ...clock import SystemClock
+from ...protocol.api.framing import ProtocolError
 from ...protocol.api.groups.delete_groups import (
     DELETE_GROUPS,
     DeleteGroupsRequest,
@@ -49,6 +50,7 @@ from ...protocol.api.groups.offset_fetch import (
     OffsetFetchResponse,
 )
 from ...protocol.api.log.list_offsets import EARLIEST, LATEST
+from ...protocol.consumer_protocol import read_assignment
 from ...protocol.errors import (
     CodedError,
     GroupIdNotFound,
@@ -60,12 +62,10 @@ from ...protocol.errors import (
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
-from ...protocol.member_assignment import NoAssignment, assigned_partitions
 from ...times import INT64_MAX
 from ...values import value_class
 from ..arguments import check_int, epoch_ms
-from ..cluster.cluster import ClusterConnections
-from ..cluster.kafka_cluster import KafkaCluster, partition_counts
+from ..cluster.route import Route
 from ..cluster.targets import CoordinatorNode, NodeById
 from ..responses import check, check_code, partition_result
 from ..results import (
@@ -158,12 +158,10 @@ def _before_now(length: timedelta) -> SeekTarget:
     return SeekTarget("time", now_ms - ago_ms)
 
 
-async def list_groups(
-    cluster: ClusterConnections, idle_for: timedelta | None
-) -> list[GroupSummary]:
+async def list_groups(cluster: Route, idle_for: timedelta | None) -> list[GroupSummary]:
     """Return all groups and names with positions, sorted by name; with `idle_for` only those that
     have had no member and no commit for that long."""
-    if isinstance(cluster, KafkaCluster):
+    if cluster.kafka:
         if idle_for is not None:
             raise UnsupportedVersion(
                 "Kafka's protocol does not say when a group was last used; ask a Horolog broker at "
@@ -195,7 +193,7 @@ def _summary(group: ListedGroup) -> GroupSummary:
     )
 
 
-async def _kafka_groups(cluster: KafkaCluster) -> list[GroupSummary]:
+async def _kafka_groups(cluster: Route) -> list[GroupSummary]:
     """Each broker lists the groups that it coordinates, and describes them."""
     found: dict[str, GroupSummary] = {}
     for node_id in await cluster.node_ids():
@@ -221,7 +219,7 @@ async def _kafka_groups(cluster: KafkaCluster) -> list[GroupSummary]:
     return [found[name] for name in sorted(found)]
 
 
-async def describe_group(cluster: ClusterConnections, name: str) -> GroupDescription:
+async def describe_group(cluster: Route, name: str) -> GroupDescription:
     """Return a group with its members and positions. Raises GroupIdNotFound."""
     described = await _described(cluster, name)
     members = _members(described)
@@ -256,7 +254,7 @@ def _position(found: PositionLag, member: MemberDescription | None) -> GroupPosi
 
 
 async def _without_position(
-    cluster: ClusterConnections,
+    cluster: Route,
     places: Sequence[Place],
     holders: Mapping[Place, MemberDescription],
 ) -> list[GroupPosition]:
@@ -281,7 +279,7 @@ async def _without_position(
 
 
 async def plan_seek(
-    cluster: ClusterConnections,
+    cluster: Route,
     name: str,
     target: SeekTarget,
     topic: str | None,
@@ -309,8 +307,8 @@ async def plan_seek(
     return await _for_each(places, one)
 
 
-async def _places(cluster: ClusterConnections, topic: str, partition: int | None) -> list[Place]:
-    count = (await partition_counts(cluster, [topic]))[topic]
+async def _places(cluster: Route, topic: str, partition: int | None) -> list[Place]:
+    count = (await cluster.partition_counts([topic]))[topic]
     if partition is None:
         return [(topic, number) for number in range(count)]
     if partition >= count:
@@ -320,9 +318,7 @@ async def _places(cluster: ClusterConnections, topic: str, partition: int | None
     return [(topic, partition)]
 
 
-async def _new_offset(
-    cluster: ClusterConnections, place: Place, old: int | None, target: SeekTarget
-) -> int:
+async def _new_offset(cluster: Route, place: Place, old: int | None, target: SeekTarget) -> int:
     if target.kind == "time":
         return await _offset_of_time(cluster, place, target.number)
     start, end = await _bounds(cluster, place)
@@ -347,7 +343,7 @@ async def _new_offset(
             return min(max(old + target.number, start), end)
 
 
-async def _offset_of_time(cluster: ClusterConnections, place: Place, time_ms: int) -> int:
+async def _offset_of_time(cluster: Route, place: Place, time_ms: int) -> int:
     match await find_offset(cluster, *place, time_ms):
         case Found(offset, _):
             return offset
@@ -363,12 +359,12 @@ async def _offset_of_time(cluster: ClusterConnections, place: Place, time_ms: in
             return end
 
 
-async def _bounds(cluster: ClusterConnections, place: Place) -> tuple[int, int]:
+async def _bounds(cluster: Route, place: Place) -> tuple[int, int]:
     start, end = await offsets_at(cluster, *place, [EARLIEST, LATEST])
     return start.offset or 0, end.offset or 0
 
 
-async def move(cluster: ClusterConnections, name: str, moves: Sequence[PositionMove]) -> None:
+async def move(cluster: Route, name: str, moves: Sequence[PositionMove]) -> None:
     """Commit the new offsets. They are durable on return. Raises NonEmptyGroup if the group has
     members by now; any other error says how many positions moved."""
     topics: dict[str, list[OffsetCommitPartition]] = {}
@@ -412,7 +408,7 @@ def _joined_meanwhile(name: str) -> NonEmptyGroup:
 
 
 async def plan_deletion(
-    cluster: ClusterConnections, name: str, topic: str | None, partition: int | None
+    cluster: Route, name: str, topic: str | None, partition: int | None
 ) -> list[PositionMove]:
     """Return the positions that a deletion removes. Raises GroupIdNotFound, also if the group has
     no position in `topic`, and NonEmptyGroup if a whole group has members."""
@@ -433,7 +429,7 @@ async def plan_deletion(
     return gone
 
 
-async def delete_whole(cluster: ClusterConnections, name: str) -> None:
+async def delete_whole(cluster: Route, name: str) -> None:
     """Delete a group with all its positions. Raises NonEmptyGroup, GroupIdNotFound."""
     response: DeleteGroupsResponse = await cluster.request(
         DELETE_GROUPS, DeleteGroupsRequest(groups_names=[name]), to=CoordinatorNode(name)
@@ -442,9 +438,7 @@ async def delete_whole(cluster: ClusterConnections, name: str) -> None:
         check(result)
 
 
-async def delete_positions(
-    cluster: ClusterConnections, name: str, gone: Iterable[PositionMove]
-) -> None:
+async def delete_positions(cluster: Route, name: str, gone: Iterable[PositionMove]) -> None:
     """Delete positions of a group. Raises GroupSubscribedToTopic if a member subscribes to the
     topic."""
     topics: dict[str, list[OffsetDeletePartition]] = {}
@@ -471,7 +465,7 @@ async def delete_positions(
                 ) from None
 
 
-async def _described(cluster: ClusterConnections, name: str) -> DescribedGroup:
+async def _described(cluster: Route, name: str) -> DescribedGroup:
     response: DescribeGroupsResponse = await cluster.request(
         DESCRIBE_GROUPS, DescribeGroupsRequest(groups=[name]), to=CoordinatorNode(name)
     )
@@ -496,13 +490,12 @@ def _members(described: DescribedGroup) -> list[MemberDescription]:
 def _partitions(assignment: bytes) -> tuple[Place, ...]:
     """Return the partitions of an assignment; none if the members are not consumers."""
     try:
-        found = list(assigned_partitions(assignment))
-    except NoAssignment:
+        return tuple(read_assignment(assignment))
+    except ProtocolError:
         return ()
-    return tuple((topic, number) for topic, numbers in found for number in numbers)
 
 
-async def _stored(cluster: ClusterConnections, name: str) -> dict[Place, int]:
+async def _stored(cluster: Route, name: str) -> dict[Place, int]:
     """Return the committed offsets of a group."""
     found: dict[Place, int] = {}
     after, more = "", True
@@ -526,7 +519,7 @@ async def _stored(cluster: ClusterConnections, name: str) -> dict[Place, int]:
     return found
 
 
-async def _check_empty(cluster: ClusterConnections, name: str, why: str) -> None:
+async def _check_empty(cluster: Route, name: str, why: str) -> None:
     _check_no_members(name, await _described(cluster, name), f"stop them: {why}")
 
 

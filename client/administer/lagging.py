@@ -30,8 +30,7 @@ from ...protocol.api.log.list_offsets import EARLIEST, LATEST
 from ...protocol.errors import NO_ERROR, CodedError, error_from_code
 from ...protocol.lag import Lag, lag_seconds
 from ...protocol.records.layout import TimestampType
-from ..cluster.cluster import ClusterConnections
-from ..cluster.kafka_cluster import KafkaCluster
+from ..cluster.route import Route
 from ..cluster.targets import CoordinatorNode, NodeById, PartitionLeader
 from ..consume.fetching import FetchOptions, next_offset
 from ..errors import ConnectionFailed
@@ -54,9 +53,9 @@ _AT_A_TIME: Final = 64
 """Number of partitions asked about concurrently."""
 
 
-async def position_names(cluster: ClusterConnections) -> list[str]:
+async def position_names(cluster: Route) -> list[str]:
     """Return the names under which positions are committed, sorted."""
-    if isinstance(cluster, KafkaCluster):
+    if cluster.kafka:
         return await group_names(cluster)
     names: list[str] = []
     more = True
@@ -70,10 +69,10 @@ async def position_names(cluster: ClusterConnections) -> list[str]:
     return names
 
 
-async def lags_of(cluster: ClusterConnections, name: str, *, now_ms: int) -> list[PositionLag]:
+async def lags_of(cluster: Route, name: str, *, now_ms: int) -> list[PositionLag]:
     """Return the lag of all positions under `name`, by topic and partition; empty when there are
     none."""
-    if isinstance(cluster, KafkaCluster):
+    if cluster.kafka:
         return await group_lags(cluster, name, now_ms)
     found: list[PositionLag] = []
     more = True
@@ -89,14 +88,14 @@ async def lags_of(cluster: ClusterConnections, name: str, *, now_ms: int) -> lis
 
 
 async def lags_at(
-    cluster: ClusterConnections, offsets: Mapping[tuple[str, int], int], *, now_ms: int
+    cluster: Route, offsets: Mapping[tuple[str, int], int], *, now_ms: int
 ) -> list[PositionLag]:
     """Return the lag of the given offsets, committed or not, by topic and partition.
 
     The reading pace is unknown, so there is no estimate of the time to catch up. A broker uses its
     own clock; for a Kafka cluster, which does not answer a lag, `now_ms` is the current time.
     """
-    if isinstance(cluster, KafkaCluster):
+    if cluster.kafka:
         return await lags_at_leaders(cluster, offsets, now_ms)
     topics: dict[str, OffsetFetchTopic] = {}
     for (name, partition), offset in offsets.items():
@@ -145,7 +144,7 @@ def _seconds(ms: int) -> float | None:
     return None if ms < 0 else ms / 1000
 
 
-async def group_names(cluster: KafkaCluster) -> list[str]:
+async def group_names(cluster: Route) -> list[str]:
     """Return the names of all groups, sorted. Each broker lists the groups that it coordinates."""
     names: set[str] = set()
     for node_id in await cluster.node_ids():
@@ -157,7 +156,7 @@ async def group_names(cluster: KafkaCluster) -> list[str]:
     return sorted(names)
 
 
-async def group_lags(cluster: KafkaCluster, name: str, now_ms: int) -> list[PositionLag]:
+async def group_lags(cluster: Route, name: str, now_ms: int) -> list[PositionLag]:
     """Return the lag of all positions of a group, by topic and partition."""
     at = CoordinatorNode(name)
     response: OffsetFetchResponse = await cluster.request(
@@ -188,14 +187,14 @@ def _state(groups: Sequence[DescribedGroup]) -> tuple[str | None, int]:
 
 
 async def lags_at_leaders(
-    cluster: KafkaCluster, offsets: Mapping[tuple[str, int], int], now_ms: int
+    cluster: Route, offsets: Mapping[tuple[str, int], int], now_ms: int
 ) -> list[PositionLag]:
     """Return the lag of the given offsets, by topic and partition."""
     return await _kafka_lags(cluster, offsets, now_ms, None, 0)
 
 
 async def _kafka_lags(
-    cluster: KafkaCluster,
+    cluster: Route,
     offsets: Mapping[tuple[str, int], int],
     now_ms: int,
     group: str | None,
@@ -216,7 +215,7 @@ async def _kafka_lags(
 
 
 async def _kafka_lag(
-    cluster: KafkaCluster, topic: str, partition: int, offset: int, now_ms: int
+    cluster: Route, topic: str, partition: int, offset: int, now_ms: int
 ) -> tuple[Lag, int]:
     start, end = await offsets_at(cluster, topic, partition, [EARLIEST, LATEST])
     position, end_offset = max(offset, start.offset or 0), end.offset or 0
@@ -232,7 +231,7 @@ async def _kafka_lag(
 
 
 async def _first_from(
-    cluster: KafkaCluster, topic: str, partition: int, offset: int, end_offset: int
+    cluster: Route, topic: str, partition: int, offset: int, end_offset: int
 ) -> ConsumerRecord | None:
     """Return the first message at or after an offset; None if only control batches follow. Raises
     ConnectionFailed if the leader returns nothing."""

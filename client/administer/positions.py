@@ -22,7 +22,7 @@ from ...protocol.api.groups.offset_fetch import (
     OffsetFetchTopic,
 )
 from ...values import value_class
-from ..cluster.cluster import ClusterConnections
+from ..cluster.route import Route
 from ..cluster.targets import CoordinatorNode
 from ..responses import check_code, partition_result
 from ..results import CommittedPosition
@@ -42,7 +42,26 @@ class Position:
     metadata: str = ""
 
 
-async def commit(cluster: ClusterConnections, name: str, positions: Iterable[Position]) -> None:
+@value_class
+class CommittingMember:
+    """The member of a consumer group that commits; the defaults are for positions that no group
+    guards."""
+
+    generation: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+_NO_MEMBER: Final = CommittingMember()
+
+
+async def commit(
+    cluster: Route,
+    name: str,
+    positions: Iterable[Position],
+    *,
+    committer: CommittingMember = _NO_MEMBER,
+) -> None:
     """Commit positions under `name`. They are durable on return. Raises the error of the first
     position that was refused."""
     topics: dict[str, list[OffsetCommitPartition]] = {}
@@ -57,6 +76,9 @@ async def commit(cluster: ClusterConnections, name: str, positions: Iterable[Pos
         )
     request = OffsetCommitRequest(
         group_id=name,
+        generation_id=committer.generation,
+        member_id=committer.member_id,
+        group_instance_id=committer.instance_id,
         topics=[
             OffsetCommitTopic(name=topic, partitions=partitions)
             for topic, partitions in topics.items()
@@ -71,7 +93,7 @@ async def commit(cluster: ClusterConnections, name: str, positions: Iterable[Pos
 
 
 async def committed(
-    cluster: ClusterConnections, name: str, partitions: Iterable[tuple[str, int]]
+    cluster: Route, name: str, partitions: Iterable[tuple[str, int]]
 ) -> dict[tuple[str, int], CommittedPosition | None]:
     """Return the last positions committed under `name`; None for a partition without one."""
     wanted: dict[str, list[int]] = {}

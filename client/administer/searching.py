@@ -14,7 +14,7 @@ from ...protocol.api.log.list_offsets import (
     ListOffsetsTopic,
 )
 from ...protocol.errors import UnsupportedVersion
-from ..cluster.cluster import ClusterConnections
+from ..cluster.route import Route
 from ..cluster.targets import PartitionLeader
 from ..responses import partition_result
 from ..results import AfterEnd, FindResult, Found, NoTimestamps, OffsetAt
@@ -24,7 +24,7 @@ By = Literal["timestamp", "append"]
 
 
 async def offsets_at(
-    cluster: ClusterConnections,
+    cluster: Route,
     topic: str,
     partition: int,
     targets: Sequence[int],
@@ -76,7 +76,7 @@ def _known(number: int) -> int | None:
 
 
 async def find_offset(
-    cluster: ClusterConnections,
+    cluster: Route,
     topic: str,
     partition: int,
     target_ms: int,

@@ -1,22 +1,26 @@
 """Which partitions a consumer reads: single ones, and topics of which it reads every one; and what
 is asked of a cluster about them, beside the fetches."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
 from ...clock import Clock
 from ...protocol.api.framing import ProtocolError
+from ...protocol.api.log.fetch import FetchPartitionResult
 from ...protocol.api.log.list_offsets import EARLIEST
 from ...protocol.lag import Lag, Pace
+from ...protocol.records.kernel import Walk
 from ..administer.lagging import lags_at
 from ..administer.searching import By, find_offset, offsets_at
-from ..cluster.cluster import ClusterConnections
-from ..cluster.kafka_cluster import partition_counts
 from ..cluster.retry import retry
+from ..cluster.route import Route
 from ..results import ConsumerRecord, FindResult
-from .fetching import TopicPartition
+from .fetches import Fetches, Results
+from .fetching import FetchOptions, TopicPartition, entries_of, next_offset
 
 T = TypeVar("T")
 
@@ -84,9 +88,11 @@ class Assignment:
     def __init__(self) -> None:
         self._partitions: dict[TopicPartition, Assigned] = {}
         self._whole: dict[str, _WholeTopic] = {}
+        self.is_of_group = False
+        """Whether a consumer group decides the assignment, which may be empty."""
 
     def __bool__(self) -> bool:
-        return bool(self._partitions or self._whole)
+        return bool(self._partitions or self._whole) or self.is_of_group
 
     def __iter__(self) -> Iterator[Assigned]:
         return iter(list(self._partitions.values()))
@@ -94,7 +100,7 @@ class Assignment:
     def all(self) -> list[Assigned]:
         """Return the partitions known so far. Raises ValueError if nothing is assigned."""
         if not self:
-            raise ValueError("nothing is assigned; call assign() first")
+            raise ValueError("nothing is assigned; call assign() or subscribe() first")
         return list(self)
 
     @property
@@ -234,23 +240,18 @@ class AssignmentRequests:
 
     def __init__(
         self,
-        cluster: ClusterConnections,
+        cluster: Route,
         assigned: Assignment,
         clock: Clock,
         *,
         retry_timeout_ms: int,
     ) -> None:
-        # A broker answers in order, so a question must not stand behind a fetch that waits.
-        self.cluster = cluster.beside()
+        self.cluster = cluster
         self._assigned = assigned
         self._clock = clock
         self._retry_timeout_ms = retry_timeout_ms
         self._metadata_asked: float | None = None
         """Time of the last metadata request for whole topics, on the monotonic clock."""
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self.cluster.close()
 
     async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
         """Return the answer to a request, which is repeated for up to `retry_timeout_ms`."""
@@ -264,7 +265,7 @@ class AssignmentRequests:
         lately = asked is not None and now - asked < max_age_s
         if not topics or (lately and self._assigned.complete):
             return
-        counts = await self.ask(partial(partition_counts, self.cluster, topics))
+        counts = await self.ask(partial(self.cluster.partition_counts, topics))
         self._metadata_asked = now
         for topic in self._assigned.note_counts(counts):
             self.cluster.forget(topic)  # also which broker of a cluster leads which partition
@@ -317,3 +318,86 @@ class AssignmentRequests:
     async def _offset(self, key: TopicPartition, sentinel: int) -> int:
         found = await self.ask(partial(offsets_at, self.cluster, *key, [sentinel]))
         return found[0].offset or 0
+
+
+Fetched = tuple[Assigned, int, FetchPartitionResult, Walk]
+"""Answer of a fetch for one partition: the assignment, the requested offset, the result, its
+entries."""
+
+
+class AssignmentFetches:
+    """Fetches each partition from its position, and in advance where more messages are stored."""
+
+    def __init__(
+        self,
+        cluster: Route,
+        options: FetchOptions,
+        assigned: Assignment,
+        requests: AssignmentRequests,
+        clock: Clock,
+        *,
+        metadata_max_age_ms: int,
+    ) -> None:
+        """Partitions added to whole topics are found within `metadata_max_age_ms`. Raises
+        UnsupportedVersion for options that Kafka does not support."""
+        self._assigned = assigned
+        self._requests = requests
+        self._clock = clock
+        self._metadata_max_age_s = metadata_max_age_ms / 1000
+        self._fetches = Fetches(cluster, options, self._note_ends)
+        self._changed = asyncio.Event()
+
+    @property
+    def lane(self) -> int:
+        """The lane of the fetches in the client's route."""
+        return self._fetches.lane
+
+    def stop(self) -> None:
+        """Cancel fetches in flight that would otherwise be waited for."""
+        self._fetches.stop()
+
+    def look_again(self) -> None:
+        """End a wait for something to read: the assignment has changed."""
+        self._changed.set()
+
+    async def fetch(self, max_wait_ms: int) -> list[Fetched]:
+        """Fetch once. Returns the results for partitions that were not moved, paused or removed
+        meanwhile."""
+        await self._requests.find_partitions(max_age_s=self._metadata_max_age_s)
+        await self._requests.find_beginnings()
+        self._changed.clear()
+        asked = self._assigned.wanted()
+        if not asked:
+            await self._wait_for_a_change(max_wait_ms)
+            return []
+        results = await self._requests.ask(partial(self._fetches.fetch, asked, max_wait_ms))
+        found = []
+        for key, result in results.items():
+            offset, assigned = asked[key], self._assigned.get(key)
+            # A partition that was moved meanwhile is read again from its new position.
+            if assigned is not None and assigned.position == offset and not assigned.paused:
+                found.append((assigned, offset, result, entries_of(result)))
+        self._assigned.take_turns()
+        self._fetch_ahead(found)
+        return found
+
+    def _fetch_ahead(self, found: list[Fetched]) -> None:
+        """Start to fetch the messages after these results, if there are any."""
+        nexts, more = self._assigned.wanted(), False
+        for assigned, offset, result, entries in found:
+            behind = nexts[assigned.key] = next_offset(result, offset, entries)
+            more = more or offset < behind < result.high_watermark
+        if more:
+            self._fetches.ahead(nexts)
+
+    def _note_ends(self, results: Results) -> None:
+        now = self._clock.monotonic()
+        for key, result in results.items():
+            assigned = self._assigned.get(key)
+            if assigned is not None:
+                assigned.note_end(now, result.high_watermark)
+
+    async def _wait_for_a_change(self, max_wait_ms: int) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max_wait_ms / 1000):
+                await self._changed.wait()

@@ -1,117 +1,42 @@
-"""The consumer: reads messages of assigned partitions."""
+"""The consumer: reads messages of assigned partitions, by itself or as a member of a group."""
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, TypeVar
+from types import TracebackType
+from typing import Final, Literal, Self, TypeVar
 
 from ...clock import Clock, SystemClock
-from ...protocol.api.log.fetch import FetchPartitionResult
 from ...protocol.api.log.list_offsets import EARLIEST, LATEST
 from ...protocol.lag import Lag
 from ...protocol.records.columns import CONTENT, Content, check_content
-from ...protocol.records.kernel import Walk
 from ..administer.positions import Position, commit, committed
 from ..administer.searching import By
-from ..arguments import epoch_ms
+from ..arguments import check_int, epoch_ms
 from ..client import DEFAULT_ADDRESS, Client, ReadFrom
-from ..cluster.cluster import ClusterConnections
 from ..cluster.servers import Servers
+from ..errors import ClientClosed
 from ..results import AfterEnd, ColumnBatch, CommittedPosition, ConsumerRecord, FindResult, Found
 from ..security.security import Security
-from .assignment import Assigned, Assignment, AssignmentRequests
-from .fetches import Results, fetches_of
-from .fetching import FetchOptions, TopicPartition, entries_of, next_offset
+from .assignment import Assigned, Assignment, AssignmentFetches, AssignmentRequests
+from .fetching import FetchOptions, TopicPartition, next_offset
+from .groups.assignors import RANGE
+from .groups.group import ConsumerGroup
+from .groups.membership import GroupTimes
+from .groups.subscription import PartitionsCallback, Topics, checked_subscription
 from .time_bounds import CREATE, WindowBy, time_bounds
 from .time_window import TimeWindow
-
-Fetched = tuple[Assigned, int, FetchPartitionResult, Walk]
-"""Answer of a fetch for one partition: the assignment, the requested offset, the result, its
-entries."""
 
 T = TypeVar("T")
 
 _MIB: Final = 1024 * 1024
 
 
-class AssignmentFetches:
-    """Fetches each partition from its position, and in advance where more messages are stored."""
-
-    def __init__(
-        self,
-        cluster: ClusterConnections,
-        options: FetchOptions,
-        assigned: Assignment,
-        requests: AssignmentRequests,
-        clock: Clock,
-        *,
-        metadata_max_age_ms: int,
-    ) -> None:
-        """Partitions added to whole topics are found within `metadata_max_age_ms`. Raises
-        UnsupportedVersion for options that Kafka does not support."""
-        self._assigned = assigned
-        self._requests = requests
-        self._clock = clock
-        self._metadata_max_age_s = metadata_max_age_ms / 1000
-        self._fetches = fetches_of(cluster, options, self._note_ends)
-        self._changed = asyncio.Event()
-
-    def stop(self) -> None:
-        """Cancel fetches in flight that would otherwise be waited for."""
-        self._fetches.stop()
-
-    def look_again(self) -> None:
-        """End a wait for something to read: the assignment has changed."""
-        self._changed.set()
-
-    async def fetch(self, max_wait_ms: int) -> list[Fetched]:
-        """Fetch once. Returns the results for partitions that were not moved, paused or removed
-        meanwhile."""
-        await self._requests.find_partitions(max_age_s=self._metadata_max_age_s)
-        await self._requests.find_beginnings()
-        self._changed.clear()
-        asked = self._assigned.wanted()
-        if not asked:
-            await self._wait_for_a_change(max_wait_ms)
-            return []
-        results = await self._requests.ask(partial(self._fetches.fetch, asked, max_wait_ms))
-        found = []
-        for key, result in results.items():
-            offset, assigned = asked[key], self._assigned.get(key)
-            # A partition that was moved meanwhile is read again from its new position.
-            if assigned is not None and assigned.position == offset and not assigned.paused:
-                found.append((assigned, offset, result, entries_of(result)))
-        self._assigned.take_turns()
-        self._fetch_ahead(found)
-        return found
-
-    def _fetch_ahead(self, found: list[Fetched]) -> None:
-        """Start to fetch the messages after these results, if there are any."""
-        nexts, more = self._assigned.wanted(), False
-        for assigned, offset, result, entries in found:
-            behind = nexts[assigned.key] = next_offset(result, offset, entries)
-            more = more or offset < behind < result.high_watermark
-        if more:
-            self._fetches.ahead(nexts)
-
-    def _note_ends(self, results: Results) -> None:
-        now = self._clock.monotonic()
-        for key, result in results.items():
-            assigned = self._assigned.get(key)
-            if assigned is not None:
-                assigned.note_end(now, result.high_watermark)
-
-    async def _wait_for_a_change(self, max_wait_ms: int) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max_wait_ms / 1000):
-                await self._changed.wait()
-
-
 class Consumer(Client):
-    """Reads its assigned partitions from positions that can be moved by offset or by time.
+    """Reads partitions, which it assigns itself or a consumer group assigns, from positions that
+    can be moved by offset or by time.
 
     A restart of the broker does not interrupt reading: a request that fails because of the
     connection is repeated for `retry_timeout_ms`.
@@ -187,14 +112,39 @@ class Consumer(Client):
         """Windows that were not read to their ends yet."""
         self._ready: deque[ConsumerRecord] = deque()
         self._filling = asyncio.Lock()
+        self._closed = False
+        self._group: ConsumerGroup | None = None
+        self._unfinished: Sequence[ConsumerRecord | ColumnBatch] = ()
+        """What the last call returned: the application may be working on it."""
+
+    async def __aenter__(self) -> Self:
+        await self._cluster.open(self._fetches.lane)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close. After an error, a member of a group does not commit the messages that were
+        returned last, because the work on them may be unfinished."""
+        try:
+            await self._leave_group(all_finished=exc is None)
+        finally:
+            await self.close()
 
     async def close(self) -> None:
-        """Close the connections."""
-        self._fetches.stop()
-        for window in list(self._windows):
-            await window.close()
-        await self._requests.close()
-        await super().close()
+        """Close the connections. A member of a group commits, unless `auto_commit` is False, and
+        leaves the group."""
+        self._closed = True
+        try:
+            await self.unsubscribe()
+        finally:
+            self._fetches.stop()
+            for window in list(self._windows):
+                await window.close()
+            await super().close()
 
     def assign(
         self, topic: str, partition: int | None = None, *, offset: int | None = None
@@ -205,6 +155,7 @@ class Consumer(Client):
         Without a partition, all partitions of the topic are read; partitions added later are read
         from their first message. `offset` then holds for each partition.
         """
+        self._check_not_subscribed("assign")
         if offset is not None:
             _check_offset(offset)
         self._assigned.add(topic, partition, offset)
@@ -212,6 +163,7 @@ class Consumer(Client):
 
     def unassign(self, topic: str, partition: int | None = None) -> None:
         """Stop reading a partition, or a whole topic."""
+        self._check_not_subscribed("unassign")
         self._drop_ready(self._assigned.remove(topic, partition))
 
     @property
@@ -270,9 +222,114 @@ class Consumer(Client):
                     self._move_to(key, offset)
         return results
 
-    async def commit(self, name: str | None = None) -> None:
-        """Commit the positions of all partitions under `name`, or under the consumer's name. They
-        are durable on return."""
+    def subscribe(
+        self,
+        topics: Topics,
+        *,
+        group: str,
+        start: Literal["earliest", "latest"] | timedelta | datetime = "earliest",
+        assignor: str | Sequence[str] = RANGE,
+        group_instance_id: str | None = None,
+        on_assigned: PartitionsCallback | None = None,
+        on_revoked: PartitionsCallback | None = None,
+        auto_commit: bool = True,
+        commit_interval_ms: int = 5_000,
+        session_timeout_ms: int = 45_000,
+        heartbeat_interval_ms: int = 3_000,
+        max_poll_interval_ms: int = 300_000,
+    ) -> None:
+        """Read topics as a member of a consumer group, which divides the partitions among its
+        members. The first fetch joins the group.
+
+        `topics` is a name or several, or a pattern: a `re.Pattern`, or a text that begins with `^`.
+        A pattern matches from the beginning of a name. `start` is where to begin in a partition
+        without a committed position: a timedelta means so long before now.
+
+        `assignor` is `range`, `cooperative-sticky`, or several in the order of preference; all
+        members need a common one. `on_assigned` is called with partitions before the first message
+        of them is returned, and `on_revoked` before they are given back; both may be coroutine
+        functions. With `auto_commit` positions are committed during a fetch every
+        `commit_interval_ms`, before partitions are given back, and when the consumer closes.
+
+        A member that does not ask for messages for `max_poll_interval_ms`, or whose heartbeats do
+        not arrive for `session_timeout_ms`, loses its partitions. A consumer with a
+        `group_instance_id` may restart within its session without a rebalance. Raises TypeError,
+        ValueError.
+        """
+        if self._assigned:
+            raise ValueError(
+                "partitions are assigned already: a consumer either is a member of a "
+                "group or assigns partitions itself"
+            )
+        subscription = checked_subscription(
+            topics,
+            group=group,
+            start=start,
+            check_units=self._check_units,
+            assignor=assignor,
+            instance_id=group_instance_id,
+            on_assigned=on_assigned,
+            on_revoked=on_revoked,
+            auto_commit=auto_commit,
+            commit_interval_ms=commit_interval_ms,
+            times=GroupTimes(session_timeout_ms, heartbeat_interval_ms, max_poll_interval_ms),
+        )
+        self._group = ConsumerGroup(
+            subscription,
+            self._requests,
+            self._assigned,
+            self._clock,
+            metadata_max_age_ms=self._metadata_max_age_ms,
+            drop=self._drop,
+            changed=self._fetches.look_again,
+        )
+        self._assigned.is_of_group = True
+
+    async def unsubscribe(self) -> None:
+        """Commit, unless `auto_commit` is False, and leave the group; without a subscription do
+        nothing."""
+        await self._leave_group(all_finished=True)
+
+    async def _leave_group(self, *, all_finished: bool) -> None:
+        """Leave the group, if the consumer is in one. Unless `all_finished`, the messages that the
+        last call returned are not committed."""
+        group = self._group
+        if group is None:
+            return
+        capped: dict[TopicPartition, int] = {}
+        for part in () if all_finished else reversed(self._unfinished):
+            offset = part.offset if isinstance(part, ConsumerRecord) else int(part.offsets[0])
+            capped[part.topic, part.partition] = offset
+        try:
+            await group.close(capped)
+        finally:
+            self._group = None
+            self._assigned.is_of_group = False
+
+    async def commit(
+        self, record: ConsumerRecord | str | None = None, *, name: str | None = None
+    ) -> None:
+        """Commit the positions of all partitions, or with `record` the position behind this one.
+        They are durable on return.
+
+        A member of a group commits for the group. Without a group the positions are stored under
+        `name` (which may stand in place of `record`), or under the consumer's name. Raises
+        IllegalGeneration, UnknownMemberId or RebalanceInProgress if the group went on without this
+        member: then nothing was committed.
+        """
+        if isinstance(record, str):
+            record, name = None, record
+        if self._group is not None and name is None:
+            positions = self._group.positions({})
+            if record is not None:
+                positions = [_behind(record)]
+            if positions:
+                await self._group.commit(positions)
+            return
+        if record is not None:
+            ask = partial(commit, self._requests.cluster, self._named(name), [_behind(record)])
+            await self._requests.ask(ask)
+            return
         if not self._assigned.complete:
             await self._requests.find_partitions()
         positions = [
@@ -356,18 +413,30 @@ class Consumer(Client):
         self._windows.add(window)
         return window
 
-    async def fetch(self, *, max_wait_ms: int | None = None) -> list[ConsumerRecord]:
-        """Return the next messages of any partition; empty if none arrived in time.
+    async def fetch(
+        self, *, max_wait_ms: int | None = None, max_records: int | None = None
+    ) -> list[ConsumerRecord]:
+        """Return the next messages of any partition, at most `max_records`; empty if none arrived
+        in time.
 
         Raises the errors that the broker reports for a partition (OffsetOutOfRange, ...),
         CorruptMessage for a damaged message, MessageTooLarge. The positions then stay.
         """
-        if not self._ready:
+        if max_records is not None:
+            check_int(max_records, "max_records")
+            if max_records < 1:
+                raise ValueError(f"max_records is a number from 1 on, not {max_records}")
+        if not self._ready or self._group is not None:
             await self.fill(max_wait_ms=max_wait_ms)
-        batch = list(self._ready)
-        self._ready.clear()
+        if max_records is None or max_records >= len(self._ready):
+            batch = list(self._ready)
+            self._ready.clear()
+        else:
+            batch = [self._ready.popleft() for _ in range(max_records)]
         for record in batch:
             self._given_out(record)
+        if self._group is not None:
+            self._unfinished = tuple(batch)
         return batch
 
     async def fetch_columns(
@@ -380,12 +449,22 @@ class Consumer(Client):
         wait_ms = self._max_wait_ms if max_wait_ms is None else max_wait_ms
         async with self._filling:
             self._ready.clear()  # they are fetched again, as columns
-            return await self._checked(partial(self._read_columns, wait_ms, columns))
+            if not await self._take_part(wait_ms):
+                return []
+            batches = await self._checked(partial(self._read_columns, wait_ms, columns))
+            if self._group is not None:
+                self._unfinished = batches
+            return batches
 
     async def _read_columns(self, wait_ms: int, columns: Collection[Content]) -> list[ColumnBatch]:
+        # Positions move when every partition has been read: an error must not pass messages.
+        found = [
+            (fetched, self._options.columns(fetched[0].topic, result, offset, columns, entries))
+            for fetched in await self._fetches.fetch(wait_ms)
+            for _, offset, result, entries in (fetched,)
+        ]
         batches: list[ColumnBatch] = []
-        for assigned, offset, result, entries in await self._fetches.fetch(wait_ms):
-            read = self._options.columns(assigned.topic, result, offset, columns, entries)
+        for (assigned, offset, result, entries), read in found:
             if not read and result.records:
                 assigned.position = next_offset(result, offset, entries)
             elif read:
@@ -409,10 +488,14 @@ class Consumer(Client):
 
     def take(self) -> ConsumerRecord | None:
         """Return the next message if it is already fetched, else None. Never waits."""
-        if not self._ready:
+        group = self._group
+        if not self._ready or (group is not None and group.needs_poll):
             return None
         record = self._ready.popleft()
         self._given_out(record)
+        if group is not None:
+            group.membership.polled = True
+            self._unfinished = (record,)
         return record
 
     async def fill(self, *, max_wait_ms: int | None = None) -> None:
@@ -420,10 +503,10 @@ class Consumer(Client):
 
         Only one fetch runs at a time: a second caller shares the messages of the first one's fetch.
         """
+        wait_ms = self._max_wait_ms if max_wait_ms is None else max_wait_ms
         async with self._filling:
-            if self._ready:
+            if not await self._take_part(0 if self._ready else wait_ms) or self._ready:
                 return
-            wait_ms = self._max_wait_ms if max_wait_ms is None else max_wait_ms
             self._ready.extend(await self._checked(partial(self._read_records, wait_ms)))
 
     async def _read_records(self, wait_ms: int) -> list[ConsumerRecord]:
@@ -435,8 +518,20 @@ class Consumer(Client):
             ready += read
         return ready
 
+    async def _take_part(self, wait_ms: int) -> bool:
+        """Take part in the group's rebalances, if the consumer is a member. Returns False if it
+        still waits for partitions."""
+        if self._closed:
+            raise ClientClosed(f"the client of {self._cluster.address} is closed")
+        if self._group is None:
+            return True
+        self._unfinished = ()
+        return await self._group.poll(wait_ms)
+
     def _named(self, name: str | None) -> str:
         chosen = self._name if name is None else name
+        if chosen is None and self._group is not None:
+            chosen = self._group.subscription.group
         if chosen is None:
             raise ValueError("positions are stored under a name: give one, or Consumer(name=...)")
         return chosen
@@ -456,6 +551,19 @@ class Consumer(Client):
         assigned.move(offset)
         self._drop_ready([assigned.key])
 
+    def _check_not_subscribed(self, call: str) -> None:
+        if self._group is not None:
+            raise ValueError(
+                f"{call}() is not for a member of a group, which gets its partitions from group "
+                f"{self._group.subscription.group}; call unsubscribe() first"
+            )
+
+    def _drop(self, keys: Sequence[TopicPartition]) -> None:
+        """Stop reading partitions that the group has given to another member."""
+        for topic, partition in keys:
+            self._assigned.remove(topic, partition)
+        self._drop_ready(keys)
+
     def _drop_ready(self, keys: Collection[TopicPartition]) -> None:
         kept = [record for record in self._ready if (record.topic, record.partition) not in keys]
         self._ready = deque(kept)
@@ -463,6 +571,12 @@ class Consumer(Client):
     async def _seek_to(self, sentinel: int) -> None:
         for key, offset in (await self._requests.offsets(sentinel)).items():
             self._move_to(key, offset)
+
+
+def _behind(record: ConsumerRecord) -> Position:
+    if not isinstance(record, ConsumerRecord):
+        raise TypeError(f"commit takes a record or a name, not {type(record).__name__}")
+    return Position(record.topic, record.partition, record.offset + 1, record.timestamp_ms)
 
 
 def _check_offset(offset: int) -> None:

@@ -31,12 +31,11 @@ from ...protocol.records.layout import Buffer
 from ...times import later
 from ...values import value_class
 from ..administer.searching import offsets_at
-from ..cluster.cluster import ClusterConnections
-from ..cluster.kafka_cluster import partition_counts
 from ..cluster.retry import retry
+from ..cluster.route import Route
 from ..cluster.targets import PartitionLeader
 from ..results import ColumnBatch, ConsumerRecord
-from .fetches import Results, fetches_of
+from .fetches import Fetches, Results
 from .fetching import FetchOptions, TopicPartition, next_offset
 from .time_bounds import APPEND, TimeBounds
 
@@ -82,7 +81,7 @@ class WindowPartition:
 class WindowRequests:
     """Requests about the partitions of a window, repeated while the cluster is unavailable."""
 
-    cluster: ClusterConnections
+    cluster: Route
     retry_timeout_ms: int
 
     async def places(
@@ -91,7 +90,7 @@ class WindowRequests:
         """Return the given partitions of a topic, or all from `first` on, ending at the last
         readable offset."""
         if partitions is None:
-            counts = await self.ask(partial(partition_counts, self.cluster, [topic]))
+            counts = await self.ask(partial(self.cluster.partition_counts, [topic]))
             partitions = range(first, counts[topic])
         places = [WindowPartition(topic, number, None) for number in partitions]
         await self.find_ends(places)
@@ -304,7 +303,7 @@ class TimeWindow:
 
     def __init__(
         self,
-        cluster: ClusterConnections,
+        cluster: Route,
         topic: str,
         bounds: TimeBounds,
         partitions: Sequence[int] | None,
@@ -323,9 +322,7 @@ class TimeWindow:
                 "by append time; on a topic with message.timestamp.type=LogAppendTime the "
                 "messages' own times are append times"
             )
-        # A broker answers in order, so these fetches must not queue behind a fetch that waits.
-        self._cluster = cluster.beside()
-        self._owns_cluster = self._cluster is not cluster
+        self._cluster = cluster
         self._closed = closed
         self._topic = topic
         self._bounds = bounds
@@ -343,7 +340,7 @@ class TimeWindow:
         self._follow_ms = None if follow is None else _length_ms(follow)
         self._clock = clock
         self._requests = WindowRequests(self._cluster, retry_timeout_ms)
-        self._fetches = fetches_of(self._cluster, options, _ignore)
+        self._fetches = Fetches(cluster, options, _ignore)
         self._places: list[WindowPartition] | None = None
         self._deadline_ms: int | None = None
         """End of following, in milliseconds on the client's clock; None when the window does not
@@ -445,9 +442,7 @@ class TimeWindow:
     async def close(self) -> None:
         """Stop reading. Needed only for a window that is not read to its end."""
         self._ended = True
-        self._fetches.stop()
-        if self._owns_cluster:
-            await self._cluster.close()
+        await self._fetches.close()
         self._closed(self)
 
     def _choose(self, form: type[AsRecords] | type[AsColumns]) -> None:

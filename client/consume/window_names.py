@@ -2,11 +2,10 @@
 
 from ...protocol.errors import NO_ERROR, UnknownTopicOrPartition
 from ...protocol.window_topics import WindowName, parse_window_name
-from ..cluster.cluster import ClusterConnections
-from ..cluster.kafka_cluster import topic_metadata
+from ..cluster.route import Route
 
 
-async def find_window(cluster: ClusterConnections, name: str) -> WindowName | None:
+async def find_window(cluster: Route, name: str) -> WindowName | None:
     """The window that a topic's name means in a cluster; `None` where it is a topic's own name.
 
     A topic that exists under such a name keeps its meaning. Raises `UnknownTopicOrPartition` for a
@@ -15,7 +14,7 @@ async def find_window(cluster: ClusterConnections, name: str) -> WindowName | No
     window = parse_window_name(name)
     if window is None:
         return None
-    found = (await topic_metadata(cluster, [name, window.base])).topics
+    found = (await cluster.topics([name, window.base])).topics
     known = {topic.name: topic for topic in found if topic.error_code == NO_ERROR}
     own, base = known.get(name), known.get(window.base)
     # A broker that serves windows answers with the id of their base.

@@ -20,7 +20,7 @@ from ...protocol.api.log.init_producer_id import (
 )
 from ...protocol.records.batch import set_producer
 from ...protocol.records.layout import Codec
-from ..cluster.cluster import ClusterConnections
+from ..cluster.route import Route
 from ..responses import check
 from .delivery import AppendedSet, Delivery
 from .encoding import encode
@@ -46,7 +46,7 @@ class _Sequence:
 class Identities:
     """Producer ids and sequences of one producer, one sequence per partition."""
 
-    def __init__(self, cluster: ClusterConnections) -> None:
+    def __init__(self, cluster: Route) -> None:
         self._cluster = cluster
         self._identity: _Identity | None = None
         self._asking = asyncio.Lock()

@@ -20,8 +20,8 @@ from ...protocol.errors import (
 )
 from ...protocol.records.layout import NO_TIMESTAMP, Buffer
 from ...values import value_class
-from ..cluster.cluster import ClusterConnections
 from ..cluster.retry import RETRIABLE, retry
+from ..cluster.route import Route
 from ..cluster.targets import PartitionLeader
 from ..responses import partition_result
 
@@ -54,9 +54,7 @@ the deadline or, because of float rounding, slightly less."""
 class Delivery:
     """Sends sets to partition leaders, within the delivery timeout."""
 
-    def __init__(
-        self, cluster: ClusterConnections, *, ack_timeout_ms: int, delivery_timeout_ms: int
-    ) -> None:
+    def __init__(self, cluster: Route, *, ack_timeout_ms: int, delivery_timeout_ms: int) -> None:
         self._cluster = cluster
         self._ack_timeout_ms = ack_timeout_ms
         self._delivery_timeout_ms = delivery_timeout_ms

@@ -23,8 +23,8 @@ from ...protocol.errors import (
     UnknownTopicOrPartition,
 )
 from ...protocol.records.layout import BATCH_OVERHEAD
-from ..cluster.cluster import ClusterConnections
 from ..cluster.retry import RETRIABLE
+from ..cluster.route import Route
 from ..responses import check
 
 TOO_LARGE: Final = (MessageTooLarge, RecordListTooLarge)
@@ -59,7 +59,7 @@ _FALLBACK: Final = _limit(FALLBACK_BYTES)
 class SetLimits:
     """Size limits of the topics that a client writes to."""
 
-    def __init__(self, cluster: ClusterConnections) -> None:
+    def __init__(self, cluster: Route) -> None:
         self._cluster = cluster
         self._known: dict[str, SetLimit] = {}
         self._asking: dict[str, asyncio.Task[SetLimit]] = {}

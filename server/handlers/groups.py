@@ -3,21 +3,21 @@
 find-coordinator (key 10): versions 0 to 2
      1  key_type, error_message (KIP-98), throttle_time_ms (KIP-13)
      2  the response comes before the client is throttled (KIP-219)
-join-group (key 11): versions 0 to 5
+join-group (key 11): versions 0 to 5, native 0
      1  rebalance_timeout_ms (KIP-62)
      2  throttle_time_ms in the response (KIP-13)
      3  the response comes before the client is throttled (KIP-219)
      4  MEMBER_ID_REQUIRED (KIP-394)
      5  group_instance_id (KIP-345)
-sync-group (key 14): versions 0 to 3
+sync-group (key 14): versions 0 to 3, native 0
      1  throttle_time_ms in the response (KIP-13)
      2  the response comes before the client is throttled (KIP-219)
      3  group_instance_id (KIP-345)
-heartbeat (key 12): versions 0 to 3
+heartbeat (key 12): versions 0 to 3, native 0
      1  throttle_time_ms in the response (KIP-13)
      2  the response comes before the client is throttled (KIP-219)
      3  group_instance_id (KIP-345)
-leave-group (key 13): versions 0 to 3
+leave-group (key 13): versions 0 to 3, native 0
      1  throttle_time_ms in the response (KIP-13)
      2  the response comes before the client is throttled (KIP-219)
      3  several members (KIP-345)
@@ -106,7 +106,7 @@ def join(services: Services, request: JoinGroupRequest, call: Call) -> PendingAn
         user="" if call.principal == ANONYMOUS else call.principal,
         instance_id=request.group_instance_id,
     )
-    gives_id = call.version >= FIRST_VERSION_THAT_GIVES_IDS
+    gives_id = not call.kafka or call.version >= FIRST_VERSION_THAT_GIVES_IDS
     answer = services.groups.join(request.group_id, request.member_id, joining, gives_id=gives_id)
 
     def make() -> JoinGroupResponse:

@@ -12,9 +12,10 @@ from functools import partial
 from typing import Final
 
 from ...clock import Clock
+from ...protocol.api.framing import ProtocolError
+from ...protocol.consumer_protocol import read_assignment
 from ...protocol.errors import HorologError
 from ...protocol.lag import Lag, Pace, lag_seconds
-from ...protocol.member_assignment import NoAssignment, assigned_partitions
 from ...protocol.records.layout import NO_TIMESTAMP, TimestampType
 from ...protocol.records.messages.message import records
 from ...storage.directory.position_reading import PositionReading
@@ -210,9 +211,8 @@ def _keys_in(assignment: bytes, name: str, keys: Collection[Key]) -> set[Key]:
         return set(keys)
     found: set[Key] = set()
     try:
-        for topic, partitions in assigned_partitions(assignment):
-            found.update((name, topic, partition) for partition in partitions)
-    except NoAssignment:
+        found.update((name, *place) for place in read_assignment(assignment))
+    except ProtocolError:
         return set(keys)
     return found.intersection(keys)
 

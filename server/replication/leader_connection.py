@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from ...client.cluster.connecting import connect
-from ...client.cluster.connection import ClientConnection
+from ...client.cluster.connection import ClientConnection, connect
 from ...client.cluster.servers import parse_servers
 from ...client.errors import SecurityError
 from ...client.security.security import Security
@@ -46,7 +45,7 @@ class AcceptsFollower:
 
     async def connect(self, address: str, timeout_ms: int) -> ClientConnection:
         """Connect to the broker at `address`; `timeout_ms` is the limit for each request. Raises
-        the errors of `client.cluster.connecting.connect`, `OSError` if a file of the login cannot
+        the errors of `client.cluster.connection.connect`, `OSError` if a file of the login cannot
         be read, and `SecurityError`."""
         servers = parse_servers(address)
         return await connect(

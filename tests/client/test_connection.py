@@ -13,8 +13,7 @@ from horolog import (
     UnsupportedVersion,
     congestion,
 )
-from horolog.client.cluster.connecting import connect
-from horolog.client.cluster.connection import ClientConnection
+from horolog.client.cluster.connection import ClientConnection, connect
 from horolog.protocol.api.broker.api_versions import ApiVersion
 from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.api.native.frames import RequestHead, encode_error, encode_response

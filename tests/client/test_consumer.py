@@ -243,7 +243,9 @@ async def test_misuse_is_told(address: str) -> None:
             partial(consumer.seek_to_committed, "name"),
             partial(consumer.commit, "name"),
         ):
-            with pytest.raises(ValueError, match=r"nothing is assigned; call assign\(\) first"):
+            with pytest.raises(
+                ValueError, match=r"nothing is assigned; call assign\(\) or subscribe\(\) first"
+            ):
                 await ask()
         with pytest.raises(ValueError, match="t-0 is not assigned"):
             consumer.seek("t", 0, 1)

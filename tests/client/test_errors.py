@@ -12,7 +12,7 @@ import pytest
 
 import horolog
 from horolog.cli.errors_reference import NOT_SENT, WITHOUT_CODE
-from horolog.client.cluster.several_brokers import NobodyLeads
+from horolog.client.cluster.link import NobodyLeads
 from horolog.client.produce.outbox import TooManyMessages
 from horolog.client.results import SentBatch
 from horolog.protocol.api.framing import ForeignProtocol

@@ -38,5 +38,13 @@ async def test_an_example_runs(
 
 def test_there_are_examples_of_everything() -> None:
     text = "".join(EXAMPLES)
-    for name in ("send(", "enqueue(", "send_batch(", "fetch_columns(", "lag(", "blocking.Consumer"):
+    for name in (
+        "send(",
+        "enqueue(",
+        "send_batch(",
+        "fetch_columns(",
+        "lag(",
+        "subscribe(",
+        "blocking.Consumer",
+    ):
         assert name in text

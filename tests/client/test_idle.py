@@ -5,13 +5,14 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
 from horolog import Admin, Consumer, Producer, blocking
 from horolog.client.cluster import connection as connections
 from horolog.client.cluster.link import ClientLink
+from horolog.client.cluster.route import REQUESTS
 from horolog.testing.broker import BrokerThread
 from horolog.testing.waiting import until
 
@@ -146,8 +147,7 @@ async def test_a_connection_is_replaced_before_the_broker_closes_it(
     """So that no request crosses the closing on its way."""
     with BrokerThread(tmp_path) as broker:
         async with Admin(broker.address) as admin:
-            link: Any = admin._cluster
-            assert isinstance(link, ClientLink)
+            link: ClientLink = admin._cluster._links[broker.address, REQUESTS]
             await admin.list_topics()
             before = link._connection
             await admin.list_topics()

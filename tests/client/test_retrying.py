@@ -16,7 +16,7 @@ from horolog import (
     RequestTimedOut,
     StorageError,
 )
-from horolog.client.client import cluster_at
+from horolog.client.client import route_to
 from horolog.client.cluster.retry import Backoff, retry
 from horolog.client.produce.delivery import Delivery
 from horolog.protocol.api.log.fetch import FETCH
@@ -114,7 +114,7 @@ async def test_a_set_is_not_sent_when_less_is_left_than_a_step_of_the_clock(
 ) -> None:
     flaky = Flaky()
     async with scripted_broker(flaky.serve) as broker:
-        cluster = cluster_at(broker.address, client_id=None, request_timeout_ms=30_000)
+        cluster = route_to(broker.address, client_id=None, request_timeout_ms=30_000)
         delivery = Delivery(cluster, ack_timeout_ms=300, delivery_timeout_ms=300)
         for left_s in (0.0004, 1e-9, 0.0, -1e-9):
             since = asyncio.get_running_loop().time() - 0.3 + left_s

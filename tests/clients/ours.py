@@ -13,11 +13,11 @@ from .steps import Step
 
 
 class Horolog(Client):
-    """Over Kafka's protocol. It keeps positions under a name; it has no members that share."""
+    """Over Kafka's protocol."""
 
     name = "horolog"
     scheme: ClassVar[str] = "kafka+tls"
-    untried = frozenset(Step) - {Step.NONE, Step.GZIP, Step.MID_BATCH, Step.GROUP}
+    untried = frozenset(Step) - {Step.NONE, Step.GZIP, Step.MID_BATCH, Step.GROUP, Step.REBALANCE}
 
     def __init__(self, address: str, access: Access | None = None) -> None:
         super().__init__(address, access)
@@ -65,10 +65,9 @@ class Horolog(Client):
 
     @contextmanager
     def member(self, group: str, topic: str) -> Iterator[Member]:
-        consumer = Consumer(self._server, security=self._security, name=group)
+        consumer = Consumer(self._server, security=self._security)
         with _refusals(), consumer:
-            consumer.assign(topic)
-            consumer.seek_to_committed()
+            consumer.subscribe(topic, group=group, heartbeat_interval_ms=100)
             yield _Member(consumer)
 
     def writer(self, topic: str) -> AbstractContextManager[Writer]:

@@ -7,7 +7,7 @@ import pytest
 
 from horolog import Admin, Consumer, Producer
 from horolog.bench.apache_kafka import ApacheKafka
-from horolog.client.cluster.kafka_cluster import KafkaCluster
+from horolog.client.client import route_to
 from horolog.testing.broker import running_broker
 from horolog.testing.ports import free_port
 from horolog.testing.proxy import Direction, InjectedFault, Plan, proxied
@@ -21,9 +21,7 @@ COUNT = 2000
 
 async def leaders(address: str, topic: str, partitions: int) -> dict[int, int]:
     """Id of the broker that leads, by partition."""
-    cluster = KafkaCluster(
-        address.removeprefix("kafka://").split(","), client_id=None, request_timeout_ms=10_000
-    )
+    cluster = route_to(address, client_id=None, request_timeout_ms=10_000)
     try:
         return {number: await cluster.leader(topic, number) for number in range(partitions)}
     finally:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from horolog import Consumer, HorologError
-from horolog.client.cluster.any_replica import AnyReplica
 from horolog.testing.etcd import EtcdProcess
 
 from .brokers import TOPIC, Broker, Cluster, cluster
@@ -41,9 +40,9 @@ async def meet(broker: Broker) -> None:
     """Read behind the damage, at this very broker, until it has noticed."""
     while "segment_damaged" not in broker.told():
         consumer = Consumer(broker.address, read_from="any", max_wait_ms=100)
-        brokers = consumer._cluster
-        assert isinstance(brokers, AnyReplica)
-        brokers._replicas.learn = lambda addresses: None  # type: ignore[method-assign]
+        reads = consumer._cluster.reads
+        assert reads is not None
+        reads.replicas.learn = lambda addresses: None  # type: ignore[method-assign]
         try:
             async with asyncio.timeout(5), consumer:
                 consumer.assign(TOPIC)

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from horolog import blocking
+from horolog.client.cluster.route import ANY_REPLICA, REQUESTS, Route
 from horolog.pipeline import fetch
 from horolog.pipeline.option_values import OptionError
 from horolog.pipeline.options import read_options
@@ -103,8 +104,10 @@ def used() -> set[str]:
     found: set[str] = set()
     for kind, readers in fetch._IDLE.items():
         if kind[-1] == "any":
-            clusters: list[Any] = [one._cluster for one in readers if hasattr(one, "_cluster")]
-            found |= {one._connection.address for one in clusters if one._connection is not None}
+            routes: list[Route] = [one._cluster for one in readers if hasattr(one, "_cluster")]
+            links = [one._links.get((ANY_REPLICA, REQUESTS)) for one in routes]
+            open_ = [one.current for one in links if one is not None]
+            found |= {one.address for one in open_ if one is not None}
     return found
 
 

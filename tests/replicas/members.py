@@ -8,6 +8,8 @@ from typing import Any
 
 from horolog import Consumer, Producer
 from horolog.client.administer.admin import ReplicaAdmin
+from horolog.client.cluster.link import ClientLink
+from horolog.client.cluster.route import ANY_REPLICA
 from horolog.protocol.api.cluster.describe_replicas import DescribeReplicasResponse
 from horolog.server.broker import Broker
 from horolog.storage.files import Files
@@ -16,6 +18,14 @@ from horolog.testing.ports import free_port
 from horolog.testing.wire import Wire
 
 DEADLINE_S = 20.0
+
+
+def reading_link(client: Any) -> ClientLink | None:
+    """The link of a client with `read_from="any"` to the broker that it reads from; a consumer
+    reads in the lane of its fetches."""
+    links = client._cluster._links
+    lanes = [lane for address, lane in links if address == ANY_REPLICA]
+    return links[ANY_REPLICA, max(lanes)] if lanes else None
 
 
 async def eventually(condition: Callable[[], Any]) -> Any:

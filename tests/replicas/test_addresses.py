@@ -9,7 +9,6 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaConnectionError
 
 from horolog import Admin, Consumer, Producer
-from horolog.client.cluster.any_replica import AnyReplica
 from horolog.protocol.api.broker.describe_cluster import DescribeClusterRequest
 from horolog.protocol.api.groups.find_coordinator import FindCoordinatorRequest
 from horolog.protocol.api.groups.offset_commit import (
@@ -213,9 +212,9 @@ async def test_clients_of_kafka_learn_all_brokers_from_a_follower(
         await eventually(lambda: told([1, 2]))
         # A client of our own, too, reads from brokers that it was not given.
         async with Consumer(second.address, read_from="any") as consumer:
-            brokers = consumer._cluster
-            assert isinstance(brokers, AnyReplica)
-            assert set(brokers._replicas._avoided_until) == {second.address, first.address}
+            reads = consumer._cluster.reads
+            assert reads is not None
+            assert set(reads.replicas._avoided_until) == {second.address, first.address}
 
 
 async def test_a_follower_whose_connection_was_lost_a_moment_ago_is_listed(

@@ -15,20 +15,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog import Admin, Consumer, Producer, blocking
-from horolog.client.cluster.any_replica import (
+from horolog.client.cluster.connection import ClientConnection
+from horolog.client.cluster.replicas import (
     ANEW_S,
     AVOIDED_S,
     STALE_MS,
     Replicas,
+    choose_anew,
     connect_to_first,
 )
-from horolog.client.cluster.connection import ClientConnection
 from horolog.client.errors import ConnectionFailed
 from horolog.testing.program import Program
 from horolog.testing.requests import create_topic
 
 from .brokers import Broker, Brokers, brokers
-from .members import Member, Members, eventually, members
+from .members import Member, Members, eventually, members, reading_link
 
 TOPIC = "t"
 PARTITIONS = 2
@@ -43,7 +44,8 @@ def addresses(of: Brokers | Members) -> str:
 
 def connected(client: Any) -> str | None:
     """The address of the broker that a client reads from."""
-    connection = client._cluster._connection
+    link = reading_link(client)
+    connection = None if link is None else link.current
     return None if connection is None or connection.failed else connection.address
 
 
@@ -122,11 +124,11 @@ async def _kill_each(all_: Brokers) -> None:
 async def _read_from(consumer: Consumer, left: set[Broker]) -> Broker:
     """Have it read from one of these."""
     by_address = {one.address: one for one in left}
-    cluster: Any = consumer._cluster
     async with asyncio.timeout(DEADLINE_S):
         while connected(consumer) not in by_address:
-            if cluster._connection is not None:
-                cluster._leave(cluster._connection)
+            link, reads = reading_link(consumer), consumer._cluster.reads
+            if link is not None and link.current is not None and reads is not None:
+                reads._leave(link, link.current)
             await asyncio.sleep(0.02)  # the next fetch finds another one
     return by_address[str(connected(consumer))]
 
@@ -173,10 +175,11 @@ async def test_clients_spread(place: Path) -> None:
                     consumer.assign(TOPIC, 0)
                     assert len(await consumer.fetch()) == 10
                     found.add(connected(consumer))
-                    cluster: Any = consumer._cluster
-                    cluster._chosen_s -= ANEW_S
-                    cluster._choose_anew()
-                    assert cluster._connection is None
+                    link = reading_link(consumer)
+                    assert link is not None
+                    link._opened_s -= ANEW_S
+                    choose_anew(link)
+                    assert link.current is None
                     await consumer.fetch(max_wait_ms=0)
                     found.add(connected(consumer))
         assert found == {one.address for one in all_.all.values()}
@@ -201,13 +204,14 @@ async def test_a_broker_that_is_behind_is_left(place: Path) -> None:
         Consumer(addresses(all_), read_from="any", max_wait_ms=20) as consumer,
     ):
         consumer.assign(TOPIC, 0, offset=10)
-        cluster: Any = consumer._cluster
-        cluster._replicas.seen[TOPIC, 0] = 12
+        reads = consumer._cluster.reads
+        assert reads is not None
+        reads.replicas.seen[TOPIC, 0] = 12
         async with asyncio.timeout(DEADLINE_S):
             while connected(consumer) != all_[1].address:
                 assert await consumer.fetch() == []
         await consumer.fetch()
-        assert cluster._replicas.seen[TOPIC, 0] == 10  # the leader knows it better
+        assert reads.replicas.seen[TOPIC, 0] == 10  # the leader knows it better
 
 
 async def test_ends_never_go_back(place: Path) -> None:
@@ -220,17 +224,18 @@ async def test_ends_never_go_back(place: Path) -> None:
         await eventually(lambda: leader.cluster.admin.describe().in_sync == [1, 3])
         await leader.produce(TOPIC, "more")
         async with Admin(lagging.address, read_from="any") as admin:
-            cluster: Any = admin._cluster
+            link: Any = reading_link(admin)
+            reads: Any = admin._cluster.reads
             seen = 0
             for _ in range(5):
-                cluster._connection = await cluster._connect_and_learn(lagging.address)
+                link._connection = await reads._connect_and_learn(lagging.address)
                 (found,) = await admin.list_offsets(TOPIC, 0, [-1])
                 assert found.offset is not None
                 assert found.offset >= seen
                 seen = found.offset
-                if cluster._connection is not None:
-                    cluster._connection.abort()
-                cluster._connection = await cluster._connect_and_learn(leader.address)
+                if link.current is not None:
+                    link.current.abort()
+                link._connection = await reads._connect_and_learn(leader.address)
                 (found,) = await admin.list_offsets(TOPIC, 0, [-1])
                 assert found.offset == 11
                 seen = 11

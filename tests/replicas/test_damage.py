@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from horolog import Consumer
-from horolog.client.cluster.any_replica import AnyReplica
 from horolog.protocol.api.cluster.replicate import ReplicaPosition
 from horolog.protocol.errors import PolicyViolation, StorageError
 from horolog.replication import hand_node
@@ -24,7 +23,7 @@ from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.testing.files import FaultyFiles
 from horolog.testing.requests import create_topic
 
-from .members import Member, Members, eventually, members
+from .members import Member, Members, eventually, members, reading_link
 
 TOPIC, OTHER = "t", "other"
 COUNT = 5
@@ -110,12 +109,13 @@ async def test_a_follower_that_meets_damage_copies_the_segment_again(
         # A consumer that was sent there gets its message from another broker.
         async with Consumer(follower.address, read_from="any", max_wait_ms=100) as consumer:
             consumer.assign(TOPIC)
-            brokers = consumer._cluster
-            assert isinstance(brokers, AnyReplica)
             while found_by == "reader" and not follower.cluster.stored.hurt():
                 consumer.seek(TOPIC, 0, COUNT - 1)
                 assert (await anext(consumer)).value == b"%d" % (COUNT - 1)
-                brokers._leave(await brokers.connection())  # Chance brings it there, or not.
+                link, reads = reading_link(consumer), consumer._cluster.reads
+                assert link is not None
+                assert reads is not None
+                reads._leave(link, await link.connection())  # Chance brings it there, or not.
         if found_by == "scrub":
             await scrub(follower)
         assert follower.cluster.stored.hurt() == [(TOPIC, 0)]

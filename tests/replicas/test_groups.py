@@ -12,12 +12,14 @@ import confluent_kafka
 import kafka
 import pytest
 
-from horolog import Admin, NotCoordinator, NotLeader
+from horolog import Admin, Consumer, NotCoordinator, NotLeader, Producer
 from horolog.testing.ports import free_port
 from horolog.testing.program import serving
+from horolog.testing.requests import create_topic
 from horolog.testing.waiting import wait_until
 
 from .brokers import DEADLINE_S, Broker, Brokers, brokers
+from .members import members
 
 TOPIC = "t"
 PARTITIONS = 3
@@ -287,3 +289,54 @@ def test_a_broker_by_itself_becomes_one_of_several(place: Path) -> None:
 async def commit_own(broker: Broker) -> None:
     async with Admin(broker.address) as admin:
         await admin.commit_position("own", TOPIC, 0, 7)
+
+
+async def _committed(addresses: str) -> list[int | None]:
+    async with Admin(addresses) as admin:
+        found = [await admin.position("team", TOPIC, number) for number in range(PARTITIONS)]
+    return [None if one is None else one.offset for one in found]
+
+
+async def test_our_members_follow_the_coordinator(place: Path) -> None:
+    """The group goes on when another broker leads, from the positions that were committed."""
+    async with members(place, 2, min_insync_replicas=2) as all_:
+        await all_.start()
+        await all_[1].call(create_topic(TOPIC, partitions=PARTITIONS))
+        addresses = f"{all_[1].address},{all_[2].address}"
+        sent: list[int] = []
+
+        async def produce() -> None:
+            async with Producer(addresses, acks="all") as producer:
+                for number in range(len(sent), len(sent) + 6 * PARTITIONS):
+                    sent.append(number)
+                    await producer.send(TOPIC, b"%d" % number, partition=number % PARTITIONS)
+
+        async with Consumer(addresses) as one, Consumer(addresses) as other:
+            for consumer in (one, other):
+                consumer.subscribe(TOPIC, group="team", heartbeat_interval_ms=50)
+            found: list[int] = []
+
+            async def read() -> None:
+                """Let both poll until all that was sent has come, and they share the topic."""
+                async with asyncio.timeout(DEADLINE_S):
+                    while True:
+                        for consumer in (one, other):
+                            records = await consumer.fetch(max_wait_ms=20)
+                            found.extend(int(record.value or b"") for record in records)
+                        shares = [set(consumer.assignment) for consumer in (one, other)]
+                        shared = all(shares) and sum(map(len, shares)) == PARTITIONS
+                        if shared and len(set(found)) == len(sent):
+                            return
+
+            await produce()
+            await read()
+            for consumer in (one, other):
+                await consumer.commit()
+            before = len(found)
+            await all_[1].promote(2)
+            await produce()
+            await read()
+            assert sorted(found[before:])[-6 * PARTITIONS :] == sent[-6 * PARTITIONS :]
+            for consumer in (one, other):
+                await consumer.commit()
+        assert await _committed(addresses) == [12] * PARTITIONS

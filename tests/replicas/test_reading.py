@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from horolog import Admin, Consumer, OffsetOutOfRange
+from horolog.client.cluster.route import ANY_REPLICA
 from horolog.protocol.api.log.count_by_time import CountByTimeRequest
 from horolog.protocol.api.schema import replaced
 from horolog.protocol.errors import CodedError, NotLeader, ReplicaNotAvailable
@@ -137,7 +138,9 @@ async def what_is_there(member: Member, read_from: Any) -> Any:
             await admin.find_offset(TOPIC, 0, timestamp_ms=ms) for ms in range(0, end, end // 9)
         ]
         if read_from == "any":
-            assert consumer._cluster._connection.address == member.address  # type: ignore[attr-defined]
+            link = consumer._cluster._links[ANY_REPLICA, consumer._fetches.lane]
+            assert link.current is not None
+            assert link.current.address == member.address
         assert appended
         assert sum(one.count for one in counts.intervals) == len(window) > 0
         return window, appended, counts.intervals, found

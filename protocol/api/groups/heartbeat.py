@@ -13,7 +13,10 @@ class HeartbeatRequest:
     generation_id: int = int32(doc="Generation of the member.")
     member_id: str = string(doc="Id of the member.")
     group_instance_id: str | None = nullable_string(
-        since=3, default=None, doc="`group.instance.id` of a static member; null for a dynamic one."
+        since=3,
+        native_since=0,
+        default=None,
+        doc="`group.instance.id` of a static member; null for a dynamic one.",
     )
 
 
@@ -33,7 +36,7 @@ HEARTBEAT: Final = Api(
     name="heartbeat",
     min_version=0,
     max_version=3,
-    native_max_version=-1,
+    native_max_version=0,
     request=HeartbeatRequest,
     response=HeartbeatResponse,
     doc="Keep the membership in a group.",

@@ -22,6 +22,7 @@ class JoinGroupRequest:
     session_timeout_ms: int = int32(doc="A member that sends nothing for this long is removed.")
     rebalance_timeout_ms: int = int32(
         since=1,
+        native_since=0,
         default=-1,
         doc="How long a member may take to join again in a rebalance; -1: the session timeout.",
     )
@@ -30,6 +31,7 @@ class JoinGroupRequest:
     )
     group_instance_id: str | None = nullable_string(
         since=5,
+        native_since=0,
         default=None,
         doc="`group.instance.id` of a static member, whose membership survives a restart "
         "within the session timeout; null for a dynamic member.",
@@ -46,7 +48,10 @@ class JoinGroupRequest:
 class JoinGroupMember:
     member_id: str = string(doc="Id of the member.")
     group_instance_id: str | None = nullable_string(
-        since=5, default=None, doc="`group.instance.id` of a static member; null for a dynamic one."
+        since=5,
+        native_since=0,
+        default=None,
+        doc="`group.instance.id` of a static member; null for a dynamic one.",
     )
     metadata: bytes = data(doc="Metadata that the member sent for the chosen protocol.")
 
@@ -80,7 +85,7 @@ JOIN_GROUP: Final = Api(
     name="join-group",
     min_version=0,
     max_version=5,
-    native_max_version=-1,
+    native_max_version=0,
     request=JoinGroupRequest,
     response=JoinGroupResponse,
     doc="Join a group. The answer comes when the generation is complete.",

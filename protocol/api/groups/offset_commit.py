@@ -48,11 +48,19 @@ class OffsetCommitTopic:
 class OffsetCommitRequest:
     group_id: str = string(doc="Name of the position, or of the group.")
     generation_id: int = int32(
-        since=1, default=-1, doc="The member's generation; -1 for who is no member of a group."
+        since=1,
+        native_since=0,
+        default=-1,
+        doc="The member's generation; -1 for who is no member of a group.",
     )
-    member_id: str = string(since=1, default="", doc="The member; empty for who is none.")
+    member_id: str = string(
+        since=1, native_since=0, default="", doc="The member; empty for who is none."
+    )
     group_instance_id: str | None = nullable_string(
-        since=7, default=None, doc="`group.instance.id` of a static member; null for a dynamic one."
+        since=7,
+        native_since=0,
+        default=None,
+        doc="`group.instance.id` of a static member; null for a dynamic one.",
     )
     retention_time_ms: int = int64(
         since=2,

@@ -21,7 +21,10 @@ class SyncGroupRequest:
     generation_id: int = int32(doc="Number of the generation, as in the answer to join-group.")
     member_id: str = string(doc="Id of the member.")
     group_instance_id: str | None = nullable_string(
-        since=3, default=None, doc="`group.instance.id` of a static member; null for a dynamic one."
+        since=3,
+        native_since=0,
+        default=None,
+        doc="`group.instance.id` of a static member; null for a dynamic one.",
     )
     assignments: list[SyncGroupAssignment] = array(
         SyncGroupAssignment,
@@ -44,7 +47,7 @@ SYNC_GROUP: Final = Api(
     name="sync-group",
     min_version=0,
     max_version=3,
-    native_max_version=-1,
+    native_max_version=0,
     request=SyncGroupRequest,
     response=SyncGroupResponse,
     doc="Get the assignment of a member. The answer comes after the leader of the group has "

@@ -1,5 +1,5 @@
-"""Several Horolog brokers with the same topics, any of which is read from: the brokers and what was
-seen there, and the requests that a follower may answer."""
+"""Reads at any replica: the policy `read_from="any"`, with the order of brokers and the largest
+offsets that the client has received."""
 
 import asyncio
 import random
@@ -17,12 +17,9 @@ from ...protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
 from ...protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataResponse
 from ...protocol.errors import NO_ERROR, CodedError, HorologError, RequestTimedOut, StorageError
 from ..errors import ConnectionFailed
-from ..security.security import Security
-from .cluster import ClusterConnections
 from .connection import ClientConnection
-from .serving import NOT_READABLE, codes_of, submit_or_drop
-from .several_brokers import SeveralBrokers
-from .targets import Some, Target
+from .link import ClientLink, Reach
+from .retry import NOT_READABLE, Send, codes_of, first_error, serve
 
 AVOIDED_S: Final = 5.0
 """Seconds for which a broker that failed is avoided, if there is another one."""
@@ -46,8 +43,7 @@ broker that never restarts."""
 _ANYWHERE: Final = frozenset((METADATA.key, DESCRIBE_CONFIGS.key))
 """Requests about topics that every broker answers."""
 
-_Send = Callable[[ClientConnection, Any], Awaitable[Any]]
-"""Sends one request over the given connection."""
+_WRONG_CODES: Final = codes_of(NOT_READABLE)
 
 
 class Replicas:
@@ -86,7 +82,7 @@ class Replicas:
 
 async def connect_to_first(
     addresses: Sequence[str],
-    reach: Callable[[str], Awaitable[ClientConnection]],
+    reach: Reach,
     failed: Callable[[str], None],
 ) -> ClientConnection:
     """Return a connection to the first of these brokers that accepts the client. A slow broker
@@ -135,114 +131,72 @@ async def _drop(asked: "list[asyncio.Future[ClientConnection]]") -> None:
             result.abort()
 
 
-class AnyReplica(SeveralBrokers):
-    """One connection to a chosen broker for requests that a follower may answer, and one to the
-    leader for all others.
+class ReplicaReads:
+    """Sends requests that a follower may answer to a chosen broker.
 
     The client leaves a broker that cannot be read from, or that is behind what the client has seen.
     """
 
-    wrong_broker = NOT_READABLE
-    wrong_codes = codes_of(NOT_READABLE)
+    def __init__(self, addresses: Sequence[str], reach: Reach, *, request_timeout_ms: int) -> None:
+        self.replicas = Replicas(addresses)
+        self._reach = reach
+        self._request_timeout_ms = request_timeout_ms
 
-    def __init__(
-        self,
-        addresses: Sequence[str],
-        *,
-        client_id: str | None,
-        request_timeout_ms: int,
-        security: Security | None = None,
-        replicas: Replicas | None = None,
-    ) -> None:
-        super().__init__(
-            addresses,
-            client_id=client_id,
-            request_timeout_ms=request_timeout_ms,
-            security=security,
-        )
-        self._replicas = replicas or Replicas(self._addresses)
-        self._leader = SeveralBrokers(
-            addresses,
-            client_id=client_id,
-            request_timeout_ms=request_timeout_ms,
-            security=security,
-        )
-        self._chosen_s = 0.0
-
-    async def request(
-        self, api: Api, body: object, *, to: Target = Some.ANY, wait_ms: int = 0
-    ) -> Any:
-        def send(connection: ClientConnection, asked: Any) -> Awaitable[Any]:
-            return connection.submit(api, asked, wait_ms=wait_ms)
-
-        if api.key in _ANYWHERE:
-            return await self._ask_any(api, body, send)
-        if api.served_by is not ServedBy.LEADER_OR_FOLLOWER:
-            return await self._leader.request(api, body, to=to, wait_ms=wait_ms)
-        return await self._read(api, body, send, wait_ms)
-
-    async def request_or_drop(
-        self, api: Api, body: object, *, to: Target = Some.ANY, wait_ms: int = 0
-    ) -> Any:
-        def send(connection: ClientConnection, asked: Any) -> Awaitable[Any]:
-            return submit_or_drop(connection, api=api, body=asked, wait_ms=wait_ms)
-
-        if api.key in _ANYWHERE:
-            return await self._ask_any(api, body, send)
-        if api.served_by is not ServedBy.LEADER_OR_FOLLOWER:
-            return await self._leader.request_or_drop(api, body, to=to, wait_ms=wait_ms)
-        return await self._read(api, body, send, wait_ms)
-
-    async def request_once(self, api: Api, body: object, *, to: Target, wait_ms: int = 0) -> Any:
-        return await self._leader.request_once(api, body, to=to, wait_ms=wait_ms)
-
-    async def request_all(
-        self, api: Api, bodies: Sequence[object], *, to: Target = Some.ANY
-    ) -> list[Any]:
-        if api.served_by is not ServedBy.LEADER_OR_FOLLOWER:
-            return await self._leader.request_all(api, bodies, to=to)
-        # In turn, because each request depends on the offsets seen in the answers before it.
-        return [await self.request(api, body, to=to) for body in bodies]
-
-    async def send_unanswered(self, api: Api, body: object, *, to: Target) -> None:
-        await self._leader.send_unanswered(api, body, to=to)
-
-    def submit_if_ready(self, api: Api, body: object) -> "asyncio.Future[Any] | None":
-        asked = allowing_follower(body, self._replicas.seen)
-        answer = super().submit_if_ready(api, asked)
-        if answer is not None:
-            answer.add_done_callback(partial(self._note_later, asked))
-        return answer
-
-    def beside(self) -> ClusterConnections:
-        return AnyReplica(
-            self._addresses,
-            client_id=self._client_id,
-            request_timeout_ms=self._request_timeout_ms,
-            security=self._security,
-            replicas=self._replicas,
-        )
-
-    async def close(self) -> None:
-        await self._leader.close()
-        await super().close()
-
-    # Choosing a broker.
-
-    async def _reach(self) -> ClientConnection:
+    async def find(self) -> ClientConnection:
+        """Return a connection to the first broker, in the order of `replicas`, that accepts the
+        client. Raises the errors of `connect_to_first`."""
         loop = asyncio.get_running_loop()
 
         def failed(address: str) -> None:
-            self._replicas.avoid(address, loop.time())
+            self.replicas.avoid(address, loop.time())
 
-        self._chosen_s = loop.time()
-        return await connect_to_first(
-            self._replicas.in_order(loop.time()), self._connect_and_learn, failed
-        )
+        order = self.replicas.in_order(loop.time())
+        return await connect_to_first(order, self._connect_and_learn, failed)
+
+    def serves(self, api: Api) -> bool:
+        """Whether this is a read, which a follower may answer."""
+        return api.served_by is ServedBy.LEADER_OR_FOLLOWER
+
+    async def ask(
+        self, link: ClientLink, api: Api, body: Any, send: Send, wait_ms: int
+    ) -> Any | None:
+        """Return the answer of the broker that `link` has chosen; None if the leader is to be
+        asked."""
+        if api.key in _ANYWHERE:
+            return await self._ask_any(link, api, body, send)
+        if not self.serves(api):
+            return None
+        choose_anew(link)
+        asked: Any = body
+
+        async def attempt(connection: ClientConnection) -> Any:
+            nonlocal asked
+            asked = allowing_follower(body, self.replicas.seen)
+            try:
+                answer = await send(connection, asked)
+            except (ConnectionFailed, RequestTimedOut):
+                self.replicas.avoid(connection.address, asyncio.get_running_loop().time())
+                raise
+            if _failure_in(answer) is None:
+                self._note(link, connection, asked, answer, wait_ms)
+            return answer
+
+        return await self._served(link, api, attempt)
+
+    def submit_if_ready(
+        self, link: ClientLink, api: Api, body: object
+    ) -> "asyncio.Future[Any] | None":
+        """Send a read if the chosen broker accepts it now; None if it would have to wait."""
+        asked = allowing_follower(body, self.replicas.seen)
+        connection = link.current
+        answer = link.submit_if_ready(api, asked)
+        if answer is not None and connection is not None:
+            answer.add_done_callback(partial(self._look, link, connection, asked))
+        return answer
 
     async def _connect_and_learn(self, address: str) -> ClientConnection:
         """Connect to a broker and learn the addresses of the other brokers from it."""
-        connection = await self._connect_to(address)
+        connection = await self._reach(address)
         try:
             response: MetadataResponse = await connection.submit(
                 METADATA, MetadataRequest(topics=[], allow_auto_topic_creation=False)
@@ -253,81 +207,103 @@ class AnyReplica(SeveralBrokers):
                 raise ConnectionFailed(error.message) from None
             raise
         others = [one for one in response.brokers if one.node_id != response.node_id]
-        self._replicas.learn(join_address(one.host, one.port) for one in others)
+        self.replicas.learn(join_address(one.host, one.port) for one in others)
         return connection
 
-    def _leave(self, connection: ClientConnection) -> None:
-        self._replicas.avoid(connection.address, asyncio.get_running_loop().time())
-        super()._leave(connection)
+    async def _ask_any(self, link: ClientLink, api: Api, body: Any, send: Send) -> Any | None:
+        """Ask the chosen broker about topics. Returns None if that broker does not know a topic, or
+        if a topic may have to be created."""
+        if getattr(body, "allow_auto_topic_creation", False):
+            return None
+        answer = await self._served(link, api, lambda connection: send(connection, body))
+        found = answer.topics if api is METADATA else answer.results
+        return answer if all(one.error_code == NO_ERROR for one in found) else None
 
-    def _choose_anew(self) -> None:
-        """Leave the broker if it was chosen `ANEW_S` ago or longer, so that the next request
-        chooses again."""
-        connection, now_s = self._connection, asyncio.get_running_loop().time()
-        if connection is not None and now_s - self._chosen_s >= ANEW_S:
-            super()._leave(connection)
-
-    # Reading.
-
-    async def _ask_any(self, api: Api, body: Any, send: _Send) -> Any:
-        """Ask the chosen broker about topics. The leader is asked if that broker does not know a
-        topic, or if a topic may have to be created."""
-        if not getattr(body, "allow_auto_topic_creation", False):
-            answer = await self._served(api, lambda connection: send(connection, body))
-            found = answer.topics if api is METADATA else answer.results
-            if all(one.error_code == NO_ERROR for one in found):
-                return answer
-        return await self._leader.request(api, body)
-
-    async def _read(self, api: Api, body: object, send: _Send, wait_ms: int) -> Any:
-        self._choose_anew()
-        asked: Any = body
-
-        async def attempt(connection: ClientConnection) -> Any:
-            nonlocal asked
-            asked = allowing_follower(body, self._replicas.seen)
+    async def _served(
+        self, link: ClientLink, api: Api, send: Callable[[ClientConnection], Awaitable[Any]]
+    ) -> Any:
+        async def ask(connection: ClientConnection) -> Any:
             try:
-                answer = await send(connection, asked)
-            except (ConnectionFailed, RequestTimedOut):
-                self._replicas.avoid(connection.address, asyncio.get_running_loop().time())
-                raise
-            if not self._is_wrong(answer):
-                self._note(connection, asked, answer, wait_ms)
-            return answer
+                return await send(connection)
+            except NOT_READABLE as error:
+                return error
 
-        return await self._served(api, attempt)
+        answer = await serve(
+            api,
+            ask,
+            connection=link.connection,
+            not_yet=(ConnectionFailed,),
+            lost=lambda: None,
+            moved=partial(self._moved, link),
+            timeout_ms=self._request_timeout_ms,
+        )
+        if isinstance(answer, CodedError):
+            raise answer
+        return answer
 
-    def _moved(self, connection: ClientConnection, answer: object) -> CodedError | None:
-        failure = self._failure_in(answer)
+    def _moved(
+        self, link: ClientLink, connection: ClientConnection, answer: object
+    ) -> CodedError | None:
+        """Return the error for which the broker is left; None if no broker can do better."""
+        failure = _failure_in(answer)
         now_s = asyncio.get_running_loop().time()
-        if isinstance(failure, StorageError) and not self._replicas.has_other(
+        if isinstance(failure, StorageError) and not self.replicas.has_other(
             connection.address, now_s
         ):
             return None  # no broker can read it
-        return super()._moved(connection, answer)
+        if failure is not None:
+            self._leave(link, connection)
+        return failure
 
-    def _is_wrong(self, answer: Any) -> bool:
-        return isinstance(answer, CodedError) or self._failure_in(answer) is not None
+    def _leave(self, link: ClientLink, connection: ClientConnection) -> None:
+        self.replicas.avoid(connection.address, asyncio.get_running_loop().time())
+        link.leave(connection)
 
-    def _note(self, connection: ClientConnection, asked: Any, answer: Any, wait_ms: int) -> None:
+    def _note(
+        self, link: ClientLink, connection: ClientConnection, asked: Any, answer: Any, wait_ms: int
+    ) -> None:
         """Record the end offsets in an answer, and leave a broker that lags.
 
         A broker lags if a fetch waited there and returned no messages, and the broker is behind
         what the client has seen or has not heard from its leader for `STALE_MS`.
         """
-        behind = note_ends(asked, answer, self._replicas.seen)
+        behind = note_ends(asked, answer, self.replicas.seen)
         if not (isinstance(answer, FetchResponse) and wait_ms and answer.follower_heard_ms >= 0):
             return
         if any(one.records for topic in answer.topics for one in topic.partitions):
             return
         lags = behind or answer.follower_heard_ms >= STALE_MS
         now_s = asyncio.get_running_loop().time()
-        if lags and self._replicas.has_other(connection.address, now_s):
-            self._leave(connection)
+        if lags and self.replicas.has_other(connection.address, now_s):
+            self._leave(link, connection)
 
-    def _note_later(self, asked: Any, answer: "asyncio.Future[Any]") -> None:
-        if answer.exception() is None and not self._is_wrong(answer.result()):
-            note_ends(asked, answer.result(), self._replicas.seen)
+    def _look(
+        self,
+        link: ClientLink,
+        connection: ClientConnection,
+        asked: Any,
+        answer: "asyncio.Future[Any]",
+    ) -> None:
+        if answer.cancelled():
+            return
+        found = answer.exception() or answer.result()
+        self._moved(link, connection, found)
+        if not isinstance(found, BaseException) and _failure_in(found) is None:
+            note_ends(asked, found, self.replicas.seen)
+
+
+def choose_anew(link: ClientLink) -> None:
+    """Leave the broker if it was chosen `ANEW_S` ago or longer, so that the next request chooses
+    again."""
+    if asyncio.get_running_loop().time() - link.opened_s >= ANEW_S:
+        link.leave(link.current)
+
+
+def _failure_in(answer: object) -> CodedError | None:
+    """Return the error in an answer after which another broker is asked; None if there is none."""
+    if isinstance(answer, BaseException):
+        return answer if isinstance(answer, NOT_READABLE) else None
+    return first_error(answer, _WRONG_CODES)
 
 
 def allowing_follower(body: Any, seen: Seen) -> Any:

@@ -1,0 +1,1 @@
+"""Consumer groups: membership, assignment of partitions, and committed positions."""
