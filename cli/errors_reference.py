@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..client.errors import ClientClosed, ConnectionFailed, PartlySent, SecurityError, TlsFailed
+from ..client.recordings import NoRecording
 from ..pipeline.java import NoJava
 from ..pipeline.option_values import OptionError
 from ..pipeline.planning import DataLoss
@@ -24,6 +25,7 @@ WITHOUT_CODE: Final[dict[str, tuple[type[HorologError], ...]]] = {
         *(SecurityError, TimeError, TlsFailed),
     ),
     "horolog.pipeline": (DataLoss, NoJava, OptionError),
+    "horolog.testing.broker": (NoRecording,),
 }
 """Errors that only clients and jobs raise, by the module that exports them."""
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TextIO, TypeVar
 
+from ..client.recordings import NoRecording as NoRecording
 from ..clock import Clock
 from ..config.address import Scheme
 from ..config.broker import BrokerSettings, broker_settings

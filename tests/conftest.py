@@ -34,6 +34,7 @@ _NEED_JAVA = {"spark", "apache"}
 _JAVA_MODULES = frozenset(
     {
         "bench/test_apache_kafka.py",
+        "clusters/test_groups.py",
         "clusters/test_members.py",
         "clusters/test_messages.py",
         "clusters/test_moving.py",

@@ -175,7 +175,7 @@ async def test_tls_on_a_plaintext_port(tmp_path: Path, authority: Authority) -> 
     async with running_broker(tmp_path, http_listen="off") as broker:
         with pytest.raises(ssl.SSLError, match="PROTOCOL_VERSION"):
             await Wire.open(broker.addresses.native, tls=authority.trusting())
-        with pytest.raises(TlsFailed, match="is it a plaintext port"):
+        with pytest.raises(TlsFailed, match="If it is a plaintext port"):
             async with Admin(f"tls://{broker.addresses.native}") as admin:
                 await admin.list_topics()
 

@@ -270,7 +270,7 @@ def _from_any(*of: str) -> None:
     assert end["offset"] == 10
     asked = ("--from", "@-1h", "--every", "2h", "--read-from", "any", "--json")
     counts = program.ok("histogram", TOPIC, *asked).objects
-    assert [one["count"] for one in counts] == [10]
+    assert sum(one["count"] for one in counts) == 10
 
 
 def test_kafka_has_no_such_thing() -> None:

@@ -105,5 +105,5 @@ async def test_a_follower_of_a_later_release_is_told_what_is_known(place: Path) 
 
 
 def test_an_answer_of_a_kind_that_is_not_known_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="is of kind 9"):
+    with pytest.raises(InvalidRequest, match="answers is 9; it must be 0, 1, 2 or 3"):
         take_response(ReplicateResponse(answers=9, epoch=1), lambda part: True)
