@@ -35,6 +35,8 @@ class RetentionVerdict:
     reason: str
     expires_ms: int | None
     """Time from which the segment is past `retention.ms`; `None` if that is off."""
+    rule: str = ""
+    """The setting that deletes the segment, with its value; empty if the segment is kept."""
 
 
 @value_class
@@ -71,9 +73,9 @@ def plan_retention(
         reason = _past_time(segment, settings, now_ms)
         if reason is None or not _may_go(segment, active, high_watermark):
             break
-        verdicts.append(
-            RetentionVerdict(segment.base_offset, True, reason, _expires_ms(segment, settings))
-        )
+        rule = f"retention.ms={settings.retention_ms}"
+        expires_ms = _expires_ms(segment, settings)
+        verdicts.append(RetentionVerdict(segment.base_offset, True, reason, expires_ms, rule))
     if settings.retention_bytes >= 0:
         left_bytes = sum(segment.size_bytes for segment in segments[len(verdicts) :])
         excess = left_bytes - settings.retention_bytes
@@ -138,7 +140,9 @@ def _past_size(
             f"the log is {excess} bytes above retention.bytes={settings.retention_bytes}, "
             f"and this oldest segment has {segment.size_bytes}"
         )
-        yield RetentionVerdict(segment.base_offset, True, reason, _expires_ms(segment, settings))
+        rule = f"retention.bytes={settings.retention_bytes}"
+        expires_ms = _expires_ms(segment, settings)
+        yield RetentionVerdict(segment.base_offset, True, reason, expires_ms, rule)
         excess -= segment.size_bytes
 
 
