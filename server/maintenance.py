@@ -19,12 +19,12 @@ from ..protocol.errors import (
     StorageError,
     UnknownTopicOrPartition,
 )
+from ..storage.directory.journal import MAX_TOPIC_REMOVALS, Cause, Removal
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.events import Observer
 from ..storage.log.flush import GroupCommit
 from ..storage.log.log import Log
 from ..storage.log.retention import RetentionPlan
-from ..storage.metadata.journal import MAX_TOPIC_REMOVALS, Cause, Removal
 from .logs import Logs
 from .parking import Partition
 from .removals import removal_of

@@ -24,6 +24,7 @@ from ..protocol.errors import (
     StorageError,
 )
 from ..protocol.window_topics import base_of
+from ..storage.directory.journal import MAX_TOPIC_REMOVALS, Removal
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.position_records import StoredPosition
 from ..storage.directory.position_rules import check_entry, check_name
@@ -32,7 +33,6 @@ from ..storage.events import Observer
 from ..storage.log.flush import FlushWork, GroupCommit
 from ..storage.log.log import Log
 from ..storage.metadata.access_records import AccessRecord
-from ..storage.metadata.journal import MAX_TOPIC_REMOVALS, Removal
 from ..storage.metadata.metadata_log import MetadataLog
 from ..storage.metadata.proposals import Proposal, TopicProposals
 from ..storage.metadata.records import (

@@ -1,10 +1,11 @@
 """What the journal records of a removal."""
 
+from ..storage.directory.journal import MAX_TOPIC_REMOVALS, Cause, Removal
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.topics import TopicEntry
 from ..storage.log.log import Log
-from ..storage.log.removed import RemovedRange, removed_with_topic
-from ..storage.metadata.journal import MAX_TOPIC_REMOVALS, Cause, Removal
+from ..storage.log.removed import removed_with_topic
+from ..storage.log.retention import RemovedRange
 
 
 def removal_of(

@@ -16,8 +16,8 @@ from ...protocol.api.log.describe_removals import (
     PartitionCompleteness,
 )
 from ...protocol.window_topics import base_of
+from ...storage.directory.journal import Removal
 from ...storage.log.log import Log
-from ...storage.metadata.journal import Removal
 from ...times import later
 from ..requests import Call, PendingAnswer
 from .base import Services
@@ -35,7 +35,8 @@ async def _answer(services: Services, request: DescribeRemovalsRequest) -> Descr
     base = base_of(topics, request.topic)
     entry = topics.get(base)
     topic_id = "" if entry is None else entry.topic_id
-    removals = services.metadata.removals(base)[-MAX_REMOVALS:]
+    removals = [*services.metadata.removals(base), *services.directory.truncations.of(base)]
+    removals = sorted(removals, key=lambda each: each.at_ms)[-MAX_REMOVALS:]
     response = DescribeRemovalsResponse(
         topic_id=topic_id, removals=[_described(each) for each in removals], partitions=[]
     )

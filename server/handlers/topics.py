@@ -47,8 +47,8 @@ from ...protocol.errors import (
     InvalidReplicationFactor,
     InvalidRequest,
 )
+from ...storage.directory.journal import Removal
 from ...storage.directory.topics import TopicEntry
-from ...storage.metadata.journal import Removal
 from ...storage.stepped_change import Steps
 from ..removals import removals_of_topic
 from ..requests import Call, PendingAnswer

@@ -16,9 +16,10 @@ from ...protocol.api.topics.delete_records import (
     DeleteRecordsTopicResult,
 )
 from ...protocol.errors import CodedError, InvalidRequest, OffsetOutOfRange, PolicyViolation
+from ...storage.directory.journal import Cause, Removal
 from ...storage.log.log import Log
-from ...storage.log.removed import RemovedRange, removed_by_trim
-from ...storage.metadata.journal import Cause, Removal
+from ...storage.log.removed import removed_by_trim
+from ...storage.log.retention import RemovedRange
 from ...storage.stepped_change import SteppedChange
 from ..parking import Partition
 from ..removals import removal_of

@@ -13,8 +13,8 @@ from ...values import value_class
 from ..segment.segment import Segment
 from .appender import Appender
 from .log_state import LogState
-from .removed import RemovedRange, removed_by
-from .retention import RetentionPlan, RetentionVerdict, judge, plan_retention
+from .removed import removed_by
+from .retention import RemovedRange, RetentionPlan, RetentionVerdict, judge, plan_retention
 from .rolling import is_idle
 from .trimmed import judged, largest_of, read_at_once, trimmed_segment
 

@@ -3,31 +3,14 @@ before the log start moves."""
 
 from collections.abc import Sequence
 from contextlib import closing, suppress
-from typing import NamedTuple
 
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..entries.segment_scan import scan_log_file
 from ..segment.segment import Segment
 from ..stepped_change import Steps
 from .log_state import LogState
-from .retention import RetentionVerdict
+from .retention import RemovedRange, RetentionVerdict
 from .trimmed import indexed_position, largest_of, locate_in_file
-
-
-class RemovedRange(NamedTuple):
-    """Messages at the start of a log that one rule removed."""
-
-    rule: str
-    """The setting with its value, as `retention.ms=604800000`; empty for a trim."""
-    first_offset: int
-    end_offset: int
-    """The offset after the last message."""
-    messages: int
-    """Number of messages; -1 if the log may have gaps, so that it is not known."""
-    first_timestamp_ms: int
-    """Timestamp of the first message; -1 if it has none or is not known."""
-    largest_timestamp_ms: int
-    """Largest timestamp of the messages; -1 if none has one, or it is not known."""
 
 
 def removed_by(log: LogState, verdicts: Sequence[RetentionVerdict]) -> list[RemovedRange]:
@@ -131,3 +114,18 @@ def removed_with_topic(log: LogState) -> RemovedRange:
         largest_ms,
     )
     return _counted(log, removed)
+
+
+def removed_by_cut(log: LogState, offset: int, rule: str) -> RemovedRange | None:
+    """Return what a truncation to `offset` removes; `None` if no message. The largest time is known
+    only if the message that has it goes too; nothing is read for it."""
+    first, end = max(offset, log.log_start_offset), log.log_end_offset
+    if first >= end:
+        return None
+    largest = [
+        each.largest
+        for each in log.segment_list.segments
+        if each.next_offset > first and each.largest[1] >= first
+    ]
+    largest_ms = max((ms for ms, _ in largest), default=NO_TIMESTAMP)
+    return _counted(log, RemovedRange(rule, first, end, -1, NO_TIMESTAMP, largest_ms))

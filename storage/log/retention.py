@@ -1,7 +1,7 @@
 """Which segments a log may drop: a pure judgement. `expiry` carries it out."""
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ...config.topic import TopicSettings
 from ...times import format_time, later
@@ -51,6 +51,22 @@ class RetentionPlan:
     def delete_count(self) -> int:
         """Number of segments to delete, from the oldest on."""
         return sum(verdict.delete for verdict in self.verdicts)
+
+
+class RemovedRange(NamedTuple):
+    """Messages at the start of a log that one rule removed."""
+
+    rule: str
+    """The setting with its value, as `retention.ms=604800000`; empty for a trim."""
+    first_offset: int
+    end_offset: int
+    """The offset after the last message."""
+    messages: int
+    """Number of messages; -1 if the log may have gaps, so that it is not known."""
+    first_timestamp_ms: int
+    """Timestamp of the first message; -1 if it has none or is not known."""
+    largest_timestamp_ms: int
+    """Largest timestamp of the messages; -1 if none has one, or it is not known."""
 
 
 def plan_retention(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import islice
 
 from ...protocol.window_topics import base_of
+from ..directory.journal import Journal, Removal
 from ..directory.position_records import (
     COMMIT,
     FORGET,
@@ -20,7 +21,6 @@ from ..directory.position_table import PositionTable
 from ..directory.topics import TopicEntry
 from .access_records import AccessRecord
 from .access_state import AccessState
-from .journal import Journal, Removal
 from .records import (
     MessagesRemoved,
     MetadataRecord,

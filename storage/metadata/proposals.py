@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ...protocol.errors import LeaderNotAvailable
+from ..directory.journal import Removal
 from ..directory.reserve import Reserve
 from ..directory.topic_changes import TopicChanges
 from ..directory.topics import TopicEntry
 from ..stepped_change import Steps
-from .journal import Removal
 from .records import (
     MetadataRecord,
     PartitionsAdded,

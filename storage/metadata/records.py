@@ -35,6 +35,7 @@ from typing import Any, Final, NamedTuple
 import msgpack
 
 from ...protocol.errors import HorologError
+from ..directory.journal import Removal
 from ..directory.position_records import NO_EPOCH, NOT_KNOWN, StoredPosition
 from ..directory.position_rules import check_entry, check_name
 from ..directory.random_ids import is_id
@@ -48,7 +49,6 @@ from .access_records import (
     access_fields,
 )
 from .access_records import MalformedRecord as MalformedRecord
-from .journal import Removal
 from .removal_records import (
     DELETED_REMOVED,
     REMOVAL_VERSION,

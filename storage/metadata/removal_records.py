@@ -12,10 +12,10 @@ number of removals]`; times in ms, -1 where a number is not known. These records
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from ..directory.journal import MAX_TOPIC_REMOVALS, Cause, Removal
 from ..directory.random_ids import is_id
 from ..names import is_topic_name
 from .access_records import MalformedRecord
-from .journal import MAX_TOPIC_REMOVALS, Cause, Removal
 
 REMOVAL_VERSION: Final = 6
 

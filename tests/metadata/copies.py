@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from horolog.protocol.errors import OffsetOutOfRange
+from horolog.storage.directory.journal import Cause, Removal
 from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.directory.topics import TopicEntry
 from horolog.storage.log.log import Log
@@ -20,7 +21,6 @@ from horolog.storage.metadata.access_records import (
     StoredCredential,
     StoredRule,
 )
-from horolog.storage.metadata.journal import Cause, Removal
 from horolog.storage.metadata.metadata_log import MetadataLog
 from horolog.storage.metadata.records import (
     MessagesRemoved,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.storage.metadata import journal as module
+from horolog.storage.directory import journal as module
+from horolog.storage.directory.journal import REMOVAL_BYTES, Cause, Journal, Removal
 from horolog.storage.metadata.access_state import AccessState
-from horolog.storage.metadata.journal import REMOVAL_BYTES, Cause, Journal, Removal
 from horolog.storage.metadata.metadata_state import MetadataState, records_of
 from horolog.storage.metadata.records import (
     MessagesRemoved,
@@ -61,9 +61,8 @@ def test_it_is_the_plain_list(removals: Sequence[Removal]) -> None:
         assert list(state.journal) == list(found)
 
 
-def test_all_topics_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_JOURNAL_BYTES", 5 * (REMOVAL_BYTES + 10))
-    journal = Journal()
+def test_all_topics_together_are_bounded() -> None:
+    journal = Journal(max_bytes=5 * (REMOVAL_BYTES + 10))
     for number in range(20):
         journal.add(removal(f"t{number}", A, 0, 1))
         assert journal.size_bytes <= 5 * (REMOVAL_BYTES + 10)

@@ -17,6 +17,7 @@ from horolog.protocol.api.security.acl_terms import (
 )
 from horolog.protocol.api.security.quota_terms import Quota
 from horolog.storage.check.dump import DumpedMessage, dump
+from horolog.storage.directory.journal import Cause, Removal
 from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.directory.topics import TopicEntry
 from horolog.storage.files import SystemFiles
@@ -31,7 +32,6 @@ from horolog.storage.metadata.access_records import (
     StoredRule,
 )
 from horolog.storage.metadata.access_state import IN_RECORD, AccessState
-from horolog.storage.metadata.journal import Cause, Removal
 from horolog.storage.metadata.metadata_state import MetadataState, records_of
 from horolog.storage.metadata.records import (
     MAX_PARTITIONS,

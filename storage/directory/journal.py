@@ -64,12 +64,17 @@ class Removal(NamedTuple):
         return REMOVAL_BYTES + len(self.topic) + len(self.rule)
 
 
+_FACTS: Final = Removal._fields.index("began_ms")
+"""Number of fields that say what left, before those that say when."""
+
+
 class Journal:
     """The removals of all topics, also of deleted ones. The same removals in the same order give
     the same journal on every broker."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_bytes: int = MAX_JOURNAL_BYTES) -> None:
         self.size_bytes = 0
+        self._max_bytes = max_bytes
         self._number = 0
         self._topics: OrderedDict[int, str] = OrderedDict()
         """The topic of each entry, in the order of their last changes."""
@@ -100,7 +105,7 @@ class Journal:
         self._put(removal)
         while len(self._entries[removal.topic]) > MAX_TOPIC_REMOVALS:
             self._take_out(next(iter(self._entries[removal.topic])))
-        while self.size_bytes > MAX_JOURNAL_BYTES:
+        while self.size_bytes > self._max_bytes:
             self._take_out(next(iter(self._topics)))
 
     def renew(self, topic: str, former_id: str, new_id: str) -> None:
@@ -142,6 +147,9 @@ class Journal:
 def _continues(last: Removal, removal: Removal) -> bool:
     """Whether a removal begins where the last one of its partition ended, or repeats some of it: a
     broker that was stopped in between removes messages again."""
+    if removal.cause == Cause.TRUNCATION:
+        # The log goes on with other messages at the same offsets.
+        return last[:_FACTS] == removal[:_FACTS]
     same = (last.cause, last.rule) == (removal.cause, removal.rule)
     return same and last.first_offset <= removal.first_offset <= last.end_offset
 
