@@ -41,7 +41,7 @@ from .output import (
 )
 
 explain = group(
-    "Say why messages are still there or gone, how an offset was found, and how a name is read."
+    "Say why messages are there or gone, how an offset was found, and how a name is read."
 )
 
 _OFF = -1
