@@ -251,7 +251,7 @@ ENTRIES: Final = (
         "explain",
         ".explain",
         "explain",
-        "Say why messages are still there, how an offset was found, and how a name is read.",
+        "Say why messages are there or gone, how an offset was found, and how a name is read.",
     ),
     CommandEntry(
         "profile",

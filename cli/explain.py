@@ -1,5 +1,5 @@
-"""`horolog explain`: why messages are still stored, what a compacted topic keeps, how a search by
-time finds its offset, and how a topic's name is read."""
+"""`horolog explain`: why messages are still stored or gone, what a compacted topic keeps, how a
+search by time finds its offset, and how a topic's name is read."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -23,6 +23,7 @@ from ..protocol.window_topics import WindowName, parse_window_name, window_name
 from ..times import TimeError, format_time, later
 from .broker_requests import ask, partitions_of
 from .errors import WrongUsage
+from .gone import gone
 from .options import (
     DEFAULT_SERVER,
     AnyUnit,
@@ -50,7 +51,7 @@ from .output import (
 )
 
 explain = group(
-    "Say why messages are still there, how an offset was found, and how a name is read."
+    "Say why messages are there or gone, how an offset was found, and how a name is read."
 )
 
 _OFF = -1
@@ -352,6 +353,7 @@ def _name_as_text(name: str, window: WindowName | None) -> list[str]:
 
 
 explain.command()(topic)
+explain.command()(gone)
 
 
 @explain.command()

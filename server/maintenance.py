@@ -13,7 +13,13 @@ from typing import Final
 from ..clock import Clock
 from ..config.broker import BrokerSettings
 from ..memory import collect_garbage
-from ..protocol.errors import HorologError, StorageError, UnknownTopicOrPartition
+from ..protocol.errors import (
+    CodedError,
+    HorologError,
+    StorageError,
+    UnknownTopicOrPartition,
+)
+from ..storage.directory.journal import MAX_TOPIC_REMOVALS, Cause, Removal
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.events import Observer
 from ..storage.log.flush import GroupCommit
@@ -21,6 +27,7 @@ from ..storage.log.log import Log
 from ..storage.log.retention import RetentionPlan
 from .logs import Logs
 from .parking import Partition
+from .removals import removal_of
 from .trusted_time import TrustedTime
 from .work import Turns, Work
 
@@ -182,7 +189,9 @@ class Maintenance:
         clock: Clock,
         trusted_time: TrustedTime,
         observe: Observer,
+        record: Callable[[Sequence[Removal]], Awaitable[None]],
     ) -> None:
+        """`record` stores in the journal what retention removed."""
         self._directory = directory
         self._logs = logs
         self._commits = commits
@@ -190,6 +199,9 @@ class Maintenance:
         self._clock = clock
         self._trusted_time = trusted_time
         self._observe = observe
+        self._record = record
+        self._unrecorded: list[Removal] = []
+        """What was removed and is not in the journal yet, because that could not be written."""
         self._rolled: dict[Partition, None] = {}
         self._synced = False
         self._all_open = False
@@ -282,6 +294,7 @@ class Maintenance:
         for topic, partition in list(partitions):
             try:
                 log, plan = await self._expire(topic, partition, now_ms)
+                self._note_removed(log, now_ms)
                 if idle_rolls < IDLE_ROLLS and log.expiry.roll_if_idle(now_ms):
                     idle_rolls += 1
                     self._commits.request(log.flusher)
@@ -294,6 +307,8 @@ class Maintenance:
                 if log.expiry.has_expired:
                     expired.append((log, plan))
             await turns.give_way()
+        if self._unrecorded:
+            failed += not await self._record_removed()
         if expired:
             failed += await self._drop(expired, turns)
         self.tasks["deletion"].soon()
@@ -312,6 +327,27 @@ class Maintenance:
         if plan.roll_active:
             self._commits.request(log.flusher)
         return log, plan
+
+    def _note_removed(self, log: Log, now_ms: int) -> None:
+        entry = self._directory.topics().get(log.topic)
+        if entry is not None:
+            self._unrecorded += [
+                removal_of(Cause.RETENTION, each.rule, log, entry.topic_id, each, now_ms)
+                for each in log.expiry.removed
+            ]
+            log.expiry.removed = []
+
+    async def _record_removed(self) -> bool:
+        """Store in the journal what was removed, before the files go. Retention goes on without: it
+        makes room on a full disk. Returns whether that worked."""
+        removals, self._unrecorded = self._unrecorded, []
+        try:
+            await self._record(removals)
+        except CodedError as error:
+            self._unrecorded = [*removals, *self._unrecorded][-MAX_TOPIC_REMOVALS:]
+            self._observe("journal_not_written", error=error.message, removals=len(removals))
+            return False
+        return True
 
     async def _drop(self, expired: Sequence[tuple[Log, RetentionPlan]], turns: Turns) -> int:
         """Drop expired segments, once the new log starts are on stable storage. Returns how many

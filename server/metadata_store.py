@@ -24,6 +24,7 @@ from ..protocol.errors import (
     StorageError,
 )
 from ..protocol.window_topics import base_of
+from ..storage.directory.journal import MAX_TOPIC_REMOVALS, Removal
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.position_records import StoredPosition
 from ..storage.directory.position_rules import check_entry, check_name
@@ -35,6 +36,7 @@ from ..storage.metadata.access_records import AccessRecord
 from ..storage.metadata.metadata_log import MetadataLog
 from ..storage.metadata.proposals import Proposal, TopicProposals
 from ..storage.metadata.records import (
+    MessagesRemoved,
     MetadataRecord,
     PositionsCommitted,
     PositionsForgotten,
@@ -160,6 +162,7 @@ class MetadataStore:
     ) -> None:
         """`gone` is called with the name and the number of partitions of each deleted topic."""
         self.metadata: MetadataLog = directory.metadata
+        self._reserve = directory.reserve
         self._work = work
         self._commits = commits
         self._observe = observe
@@ -527,6 +530,23 @@ class MetadataStore:
                 self._changes_to = waits[-1].offset + 1
                 await self._within(TOPIC_SECONDS, waits[-1])
             return outcome
+
+    # Journal
+
+    def removals(self, topic: str) -> list[Removal]:
+        """Return what left the logs of a topic name, those whose last change is the oldest
+        first."""
+        return self.metadata.state.journal.of(topic)
+
+    async def record_removed(self, removals: Sequence[Removal]) -> None:
+        """Record in the journal what left logs. Raises a `CodedError` if not all is recorded; it
+        may be repeated then."""
+        for first in range(0, len(removals), MAX_TOPIC_REMOVALS):
+            self._check_topics()
+            record = MessagesRemoved(removals[first : first + MAX_TOPIC_REMOVALS])
+            # A full disk must not keep retention from recording what it removes.
+            waiting = self._reserve.retrying(partial(self._append, record))
+            await self._within(POSITION_SECONDS, waiting)
 
     # Positions
 

@@ -73,9 +73,9 @@ def make_services(inputs: ServiceInputs, cleanups: AsyncExitStack) -> tuple[Serv
     fetches = ParkingLot(loop, MAX_PARKED_FETCHES, MAX_PARKED_PARTITIONS)
     produces = ParkingLot(loop)
     logs = Logs(directory, settings, work, (fetches, produces))
-    maintenance = _maintenance(inputs, logs, commits, work)
-    scrubber = _scrubber(inputs, logs, work, maintenance)
     metadata = _metadata_store(inputs, logs, commits, work)
+    maintenance = _maintenance(inputs, logs, commits, work, metadata)
+    scrubber = _scrubber(inputs, logs, work, maintenance)
     groups = _groups(inputs, loop, metadata, work, maintenance)
     services = Services(
         settings=settings,
@@ -107,7 +107,7 @@ def make_services(inputs: ServiceInputs, cleanups: AsyncExitStack) -> tuple[Serv
 
 
 def _maintenance(
-    inputs: ServiceInputs, logs: Logs, commits: GroupCommit, work: Work
+    inputs: ServiceInputs, logs: Logs, commits: GroupCommit, work: Work, metadata: MetadataStore
 ) -> Maintenance:
     return Maintenance(
         inputs.settings,
@@ -118,6 +118,7 @@ def _maintenance(
         clock=inputs.clock,
         trusted_time=inputs.trusted_time,
         observe=inputs.observe,
+        record=metadata.record_removed,
     )
 
 

@@ -28,6 +28,7 @@ from ..protocol.api.log.count_by_time import COUNT_BY_TIME
 from ..protocol.api.log.describe_log import DESCRIBE_LOG
 from ..protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS
 from ..protocol.api.log.describe_producers import DESCRIBE_PRODUCERS
+from ..protocol.api.log.describe_removals import DESCRIBE_REMOVALS
 from ..protocol.api.log.list_offsets import LIST_OFFSETS
 from ..protocol.api.log.produce import PRODUCE
 from ..protocol.api.schema import (
@@ -60,6 +61,7 @@ from ..protocol.limits import (
     MAX_LISTED_PRODUCERS,
     MAX_REQUEST_VALUES,
 )
+from ..protocol.window_topics import base_of
 from ..values import value_class
 from .handlers.base import Services
 
@@ -98,6 +100,9 @@ _SEGMENT_BYTES: Final = 900
 
 _PRODUCER_BYTES: Final = 500
 """Size of a producer in an answer."""
+
+_REMOVAL_BYTES: Final = 900
+"""Size of a removal in an answer."""
 
 _OFFSET_BYTES: Final = 50
 """Size of an offset in an answer of the first version of list-offsets."""
@@ -362,6 +367,11 @@ def _described_logs(services: Services, request: Any, version: int) -> int:
     return _SEGMENT_BYTES * _segments(services, request)
 
 
+def _described_removals(services: Services, request: Any, version: int) -> int:
+    removals = len(services.metadata.removals(base_of(services.directory.topics(), request.topic)))
+    return _REMOVAL_BYTES * removals
+
+
 def _refused_elections(services: Services, request: Any, version: int) -> int:
     if request.topic_partitions is not None:
         return 0
@@ -442,6 +452,7 @@ ANNOUNCED: Final[Mapping[int, Announced]] = MappingProxyType(
         METADATA.key: _metadata,
         DESCRIBE_LOG_DIRS.key: _log_dirs,
         DESCRIBE_LOG.key: _described_logs,
+        DESCRIBE_REMOVALS.key: _described_removals,
         ELECT_LEADERS.key: _refused_elections,
         DESCRIBE_PRODUCERS.key: _described_producers,
         LIST_OFFSETS.key: _listed_offsets,

@@ -31,6 +31,11 @@ from ...protocol.api.log.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+from ...protocol.api.log.describe_removals import (
+    DESCRIBE_REMOVALS,
+    DescribeRemovalsRequest,
+    DescribeRemovalsResponse,
+)
 from ...protocol.api.topics.alter_configs import (
     ALTER_CONFIGS,
     AlterableConfig,
@@ -422,6 +427,19 @@ class Admin(Client):
             ),
         )
         return partition_result(response.topics, topic, partition)
+
+    async def describe_removals(
+        self, topic: str, partitions: Sequence[int] = ()
+    ) -> DescribeRemovalsResponse:
+        """Describe what left the logs of a topic, also of a deleted one: by retention, a trim, a
+        deletion or a truncation. For the given partitions, also from when on they are complete.
+
+        Raises UnsupportedVersion at a Kafka cluster, whose protocol has no such request.
+        """
+        response: DescribeRemovalsResponse = await self._cluster.request(
+            DESCRIBE_REMOVALS, DescribeRemovalsRequest(topic=topic, partitions=list(partitions))
+        )
+        return response
 
     async def describe_broker(self) -> DescribeBrokerResponse:
         """Describe the broker and its machine. Raises UnsupportedVersion at a Kafka cluster, whose

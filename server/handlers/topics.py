@@ -47,8 +47,10 @@ from ...protocol.errors import (
     InvalidReplicationFactor,
     InvalidRequest,
 )
+from ...storage.directory.journal import Removal
 from ...storage.directory.topics import TopicEntry
 from ...storage.stepped_change import Steps
+from ..removals import removals_of_topic
 from ..requests import Call, PendingAnswer
 from ..window_topics import check_creation, check_not_window
 from .base import Services
@@ -203,13 +205,18 @@ def delete(services: Services, request: DeleteTopicsRequest, call: Call) -> Pend
         services,
         "delete-topics",
         (
-            (name, DeletableTopicResult(name=name), _deleting(services, name))
+            (name, DeletableTopicResult(name=name), _deleting(services, name, call.principal))
             for name in dict.fromkeys(request.topic_names)
         ),
         lambda results: DeleteTopicsResponse(responses=results),
     )
 
 
-def _deleting(services: Services, name: str) -> Steps[TopicEntry]:
+def _deleting(services: Services, name: str, principal: str) -> Steps[TopicEntry]:
     check_not_window(services.directory.topics(), name)
-    return (yield from services.metadata.topics.delete(name))
+    now_ms = services.clock.now_ms()
+
+    def removed(entry: TopicEntry) -> Sequence[Removal]:
+        return removals_of_topic(services.directory, entry, principal, now_ms)
+
+    return (yield from services.metadata.topics.delete(name, removed))

@@ -4,7 +4,8 @@ delete-records (key 21): versions 0 to 1, native 0 to 1 (KIP-107)
      1  the response comes before the client is throttled (KIP-219)
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 
 from ...protocol.api.topics.delete_records import (
     ALL_READABLE,
@@ -14,9 +15,14 @@ from ...protocol.api.topics.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from ...protocol.errors import InvalidRequest, OffsetOutOfRange, PolicyViolation
+from ...protocol.errors import CodedError, InvalidRequest, OffsetOutOfRange, PolicyViolation
+from ...storage.directory.journal import Cause, Removal
 from ...storage.log.log import Log
+from ...storage.log.removed import removed_by_trim
+from ...storage.log.retention import RemovedRange
+from ...storage.stepped_change import SteppedChange
 from ..parking import Partition
+from ..removals import removal_of
 from ..requests import Call, PendingAnswer
 from ..syncing import synced_to
 from .base import Services
@@ -25,12 +31,15 @@ from .registration import handles
 
 @handles(DELETE_RECORDS)
 def handle(services: Services, request: DeleteRecordsRequest, call: Call) -> PendingAnswer:
-    task = services.work.start(_trim_all(services, request))
+    task = services.work.start(_trim_all(services, request, call.principal))
     return PendingAnswer(task, task.result)
 
 
-async def _trim_all(services: Services, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+async def _trim_all(
+    services: Services, request: DeleteRecordsRequest, principal: str
+) -> DeleteRecordsResponse:
     """Move the log starts, store them durably, and then drop segments."""
+    removals: list[Removal] = []
     trimmed: list[tuple[Log, DeleteRecordsPartitionResult]] = []
     topics: list[DeleteRecordsTopicResult] = []
     turns = services.work.turns()
@@ -49,11 +58,14 @@ async def _trim_all(services: Services, request: DeleteRecordsRequest) -> Delete
             try:
                 if key in repeated:
                     raise InvalidRequest(f"the request names {key[0]}-{key[1]} more than once")
-                trimmed.append((await _trim(services, *key, partition.offset), result))
+                log, removed = await _trim(services, *key, partition.offset)
+                trimmed.append((log, result))
+                removals += _removals(services, log, removed, principal)
             except Exception as error:
                 _fail(services, [result], error)
             await turns.give_way()
     logs = [log for log, _ in trimmed]
+    await _record(services, removals)
     try:
         await services.work.in_storage_thread(lambda: services.directory.secure_log_starts(logs))
         failures = await services.metadata.trimmed(logs)
@@ -79,8 +91,11 @@ def _repeated(request: DeleteRecordsRequest) -> Collection[Partition]:
     return repeated
 
 
-async def _trim(services: Services, topic: str, partition: int, offset: int) -> Log:
-    """Move a log start to `offset`, in memory only. Raises the error of this partition."""
+async def _trim(
+    services: Services, topic: str, partition: int, offset: int
+) -> tuple[Log, RemovedRange | None]:
+    """Move a log start to `offset`, in memory only. Returns what that removes. Raises the error of
+    this partition."""
     log = services.logs.find(topic, partition)
     if not log.prepared:
         await services.logs.prepare([log])
@@ -100,8 +115,34 @@ async def _trim(services: Services, topic: str, partition: int, offset: int) -> 
     if target > log.log_start_offset:
         services.directory.reserve.retrying(lambda: log.expiry.roll_before(target))
         await synced_to(services.commits, log, target)
+        reading = SteppedChange(removed_by_trim(log, target))
+        reading.begin()
+        while not reading.done:
+            step = reading.step
+            await services.work.in_storage_thread(partial(reading.run, step))
+            reading.advance(step)
         log.expiry.trim(target)
-    return log
+        return log, reading.result()
+    return log, None
+
+
+def _removals(
+    services: Services, log: Log, removed: RemovedRange | None, principal: str
+) -> list[Removal]:
+    entry = services.directory.topics().get(log.topic)
+    if removed is None or entry is None:
+        return []
+    now_ms = services.clock.now_ms()
+    return [removal_of(Cause.TRIM, principal, log, entry.topic_id, removed, now_ms)]
+
+
+async def _record(services: Services, removals: Sequence[Removal]) -> None:
+    """Store in the journal what is trimmed. If that fails, the trim goes on, because it may be
+    meant to make room."""
+    try:
+        await services.metadata.record_removed(removals)
+    except CodedError as error:
+        services.outcomes.of(error, api="delete-records")
 
 
 def _drop(services: Services, log: Log, result: DeleteRecordsPartitionResult) -> None:

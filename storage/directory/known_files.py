@@ -13,6 +13,7 @@ from .checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from .lock import LOCK_FILE
 from .reserve import RESERVE_FILE
 from .topics import TOPICS_FILE
+from .truncations import TRUNCATIONS_FILE
 
 EARLIER_FILES: Final = frozenset({"positions", "users.json", "acls.json", "quotas.json"})
 """Files of earlier builds, of which none was released; what they held is in the metadata log."""
@@ -36,7 +37,7 @@ UNFINISHED_SETTING_ASIDE: Final = "set-aside-unfinished"
 KNOWN_FILES: Final = frozenset(
     {CLEAN_SHUTDOWN, LOCK_FILE, LOG_START_OFFSETS, PRODUCER_IDS_FILE}
     | {CLUSTER_ID_FILE, HIGH_WATERMARKS, RECOVERY_POINTS, RESERVE_FILE, TOPICS_FILE}
-    | {EPOCH_OWNERS_FILE, IDENTITY_FILE, METADATA_FOLDER}
+    | {EPOCH_OWNERS_FILE, IDENTITY_FILE, METADATA_FOLDER, TRUNCATIONS_FILE}
     | EARLIER_FILES
     # Kafka's own files, not used here.
     | {"meta.properties", "cleaner-offset-checkpoint"}

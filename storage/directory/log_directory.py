@@ -18,6 +18,7 @@ from ...protocol.errors import StorageError, UnknownTopicOrPartition
 from ...values import value_class
 from ..files import RETRIABLE_ERRORS, Files, replace_file
 from ..log.log import Log
+from ..log.retention import RemovedRange
 from ..metadata.metadata_log import MetadataLog, leading_metadata, open_metadata
 from ..producers.producer_ids import ProducerIds
 from ..seams import Seams
@@ -25,6 +26,7 @@ from ..stepped_change import SteppedChange, Steps
 from .checkpoints import Checkpoints, Offsets
 from .clean_shutdown import leave_marker
 from .deletion import DeletionQueue
+from .journal import Cause, Removal
 from .known_files import CLUSTER_ID_FILE, IDENTITY_FILE
 from .lock import DirectoryLock
 from .log_table import LogTable, Partition
@@ -36,6 +38,7 @@ from .startup import Startup
 from .topic_changes import TopicChanges
 from .topic_registry import TopicRegistry
 from .topics import TopicEntry
+from .truncations import Truncations
 
 
 @value_class
@@ -89,12 +92,15 @@ class LogDirectory:
             self.ends_at_start = dict(self._checkpoints.recovery_points)
         self._startup = parts.startup
         self._registry = parts.registry
+        self.truncations = Truncations(self._path, seams.files)
+        """What was truncated at this broker."""
         self._logs = LogTable(
             seams,
             self._path,
             self._registry,
             self._note_gaps,
             self._note_cut,
+            self._note_truncation,
             self._known_watermarks(),
         )
         self.opened_log = self._logs.find
@@ -295,6 +301,18 @@ class LogDirectory:
     def _note_cut(self, _: Log) -> None:
         """Store the lowered recovery point of a log, before the log is truncated."""
         self.write_checkpoints()
+
+    def _note_truncation(self, log: Log, removed: RemovedRange) -> None:
+        """Record what is cut off. A disk that refuses that does not stop the truncation."""
+        now_ms = self._seams.clock.now_ms()
+        removal = Removal(
+            *(Cause.TRUNCATION, removed.rule, log.topic, self._registry.get(log.topic).topic_id),
+            *(log.partition, *removed[1:], now_ms, now_ms),
+        )
+        try:
+            self.truncations.add(removal)
+        except OSError as error:
+            self._observe("journal_not_written", error=str(error), removals=1)
 
     def secure_log_starts(self, logs: Iterable[Log]) -> None:
         """Store the present log starts of `logs`, and their producer states, before the segments

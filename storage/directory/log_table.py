@@ -21,6 +21,7 @@ from ..events import Observer
 from ..files import RETRIABLE_ERRORS, Files
 from ..log.log import Log
 from ..log.log_opening import open_log
+from ..log.retention import RemovedRange
 from ..names import folder_name, parse_segment_file
 from ..seams import Seams
 from .checkpoints import Offsets
@@ -131,9 +132,11 @@ class LogTable:
         registry: TopicRegistry,
         on_gaps: Callable[[Log], None],
         on_cut: Callable[[Log], None],
+        on_truncate: Callable[[Log, RemovedRange], None],
         high_watermarks: Offsets | None = None,
     ) -> None:
         """`on_gaps` is called with a log before its first gap, `on_cut` before it is truncated.
+        `on_truncate` is called with what that removes, and with what recovery cut off.
 
         `high_watermarks`, as far as known, are given for a cluster member: each log is opened as a
         follower's, with its high watermark, or with its log start if that is not known.
@@ -143,6 +146,7 @@ class LogTable:
         self._registry = registry
         self._on_gaps = on_gaps
         self._on_cut = on_cut
+        self._on_truncate = on_truncate
         self._high_watermarks = high_watermarks
         self.on_opened: Callable[[Log], None] | None = None
         """Called with each log that is opened."""
@@ -386,6 +390,10 @@ class LogTable:
         self._unclean.discard(key)
         log.on_gaps = self._on_gaps
         log.on_cut = self._on_cut
+        log.on_truncate = self._on_truncate
+        if log.torn is not None:
+            self._on_truncate(log, log.torn)
+            log.torn = None
         if self.on_opened is not None:
             self.on_opened(log)
         if not clean:

@@ -13,7 +13,8 @@ from ...values import value_class
 from ..segment.segment import Segment
 from .appender import Appender
 from .log_state import LogState
-from .retention import RetentionPlan, RetentionVerdict, judge, plan_retention
+from .removed import removed_by
+from .retention import RemovedRange, RetentionPlan, RetentionVerdict, judge, plan_retention
 from .rolling import is_idle
 from .trimmed import judged, largest_of, read_at_once, trimmed_segment
 
@@ -89,13 +90,15 @@ def describe_segment(
 class Expiry:
     """Drops segments that a log no longer keeps, and closes a segment that was idle too long."""
 
-    __slots__ = ("_appender", "_log", "_told_of_ms")
+    __slots__ = ("_appender", "_log", "_told_of_ms", "removed")
 
     def __init__(self, log: LogState, appender: Appender) -> None:
         self._log = log
         self._appender = appender
         self._told_of_ms = NO_TIMESTAMP
         """The last reported timestamp in the future that keeps segments."""
+        self.removed: list[RemovedRange] = []
+        """What the last `expire` removed."""
 
     def maintain(self, now_ms: int) -> RetentionPlan:
         """`expire`, then `drop_expired` at once. Raises `OSError`, `StorageError`."""
@@ -117,6 +120,7 @@ class Expiry:
         """
         log = self._log
         log.prepare()
+        self.removed = []
         if not log.expires:
             return RetentionPlan((), False)
         log.producers.expire(
@@ -129,6 +133,7 @@ class Expiry:
         if plan.roll_active and log.failure is None and log.segment_list.active.damaged is None:
             self._appender.roll("retention")
         count = min(plan.delete_count, log.segment_count - 1)
+        self.removed = removed_by(log, plan.verdicts[:count])
         self._begin_at(log.segment_list.segments[count].base_offset)
         return plan
 

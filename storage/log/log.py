@@ -14,6 +14,7 @@ from .appender import Appender
 from .expiry import Expiry
 from .flush import FlushWork
 from .log_state import REFUSED, LogParts, LogState
+from .removed import removed_by_cut
 
 
 class Flusher:
@@ -218,6 +219,7 @@ class Log(LogState):
         if offset < self.segment_list.first.base_offset:
             self.truncate_fully(offset)
             return
+        self._tell_of_cut(offset)
         with self._all_or_fail("truncated"):
             end = self.segment_list.end_before(offset)
         if self.segment_list.holding(offset).damaged is not None:
@@ -237,6 +239,11 @@ class Log(LogState):
             if self.has_epochs:
                 self.epochs.cut(offset)
 
+    def _tell_of_cut(self, offset: int) -> None:
+        removed = removed_by_cut(self, offset, "to follow its leader")
+        if removed is not None and self.on_truncate is not None:
+            self.on_truncate(self, removed)
+
     @contextmanager
     def _all_or_fail(self, done: str) -> Iterator[None]:
         """Refuse all further appends if the block raises."""
@@ -254,6 +261,7 @@ class Log(LogState):
         """Remove all messages. The log continues at `offset`. Raises as `truncate`."""
         # A power cut may keep any of the segments, so the recovery point is lowered below all of
         # them.
+        self._tell_of_cut(-1)
         lowest = min(offset, self.segment_list.first.base_offset)
         recovery_point = min(offset, self.recovery_point)
         self.log_start_offset = min(self.log_start_offset, offset)

@@ -22,6 +22,7 @@ from ..segment.segment import Segment
 from .log import Log
 from .log_state import LogParts
 from .recovery import Recovery
+from .retention import RemovedRange
 from .segment_list import SegmentList
 
 _OTHER_FILES: Final = (FILE_NAME, LEADER_EPOCHS)
@@ -86,6 +87,7 @@ def open_log(
     producers.enter_room()
     if log.recovery_point < log_end_offset:
         log.unflushed_since = seams.clock.monotonic()
+    log.torn = opening.torn
     return log
 
 
@@ -108,6 +110,8 @@ class _Opening:
         self.has_epochs = False
         """Whether a leader epoch file exists."""
         self._checksums: dict[int, SegmentChecksums] = {}
+        self.torn: RemovedRange | None = None
+        """What recovery cut off."""
         self._recovered = False
         """Whether everything from the recovery point on had to be read."""
         self._names_changed = False
@@ -246,6 +250,7 @@ class _Opening:
         self._recovered = first is None
         written = dict(self._checksums)
         left = recovery.run(segments, first)
+        self.torn = recovery.torn
         self._names_changed = self._names_changed or recovery.names_changed
         self._new_checksums |= recovery.new_checksums
         self._checksums_changed = bool(self._new_checksums) or self._checksums != written

@@ -16,6 +16,7 @@ from ..seams import Seams
 from ..segment.segment import Segment
 from .leader_epochs import LeaderEpochs
 from .recent_appends import RecentAppends
+from .retention import RemovedRange
 from .segment_list import SegmentList
 
 REFUSED: Final = "appends to this partition are refused until the broker has been restarted"
@@ -132,9 +133,7 @@ class LogState:
     """
 
     def __init__(self, parts: LogParts) -> None:
-        self.topic = parts.topic
-        self.partition = parts.partition
-        self.settings = parts.settings
+        self.topic, self.partition, self.settings = parts.topic, parts.partition, parts.settings
         self.log_start_offset = parts.log_start_offset
         self.log_end_offset = parts.segments.active.next_offset
         self.recovery_point = parts.recovery_point
@@ -186,6 +185,10 @@ class LogState:
         self.on_cut: Callable[[Any], None] | None = None
         """Called with the log before it is truncated, because the recovery point has to be stored
         first."""
+        self.on_truncate: Callable[[Any, RemovedRange], None] | None = None
+        """Called with the log and the messages that are about to be cut off."""
+        self.torn: RemovedRange | None = None
+        """What recovery cut off when the log was opened, `None` if nothing."""
 
     @property
     def epochs(self) -> LeaderEpochs:

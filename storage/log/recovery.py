@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ...protocol.errors import StorageError
 from ...protocol.records.kernel.terms import Problem
+from ...protocol.records.layout import NO_TIMESTAMP
 from ..entries.damage import damage_of, unreadable_format
 from ..entries.entry_rules import OffsetLimit, last_reach
 from ..entries.log_survey import goes_on_far, good_after
@@ -24,6 +25,7 @@ from ..quarantine import quarantine_bytes, quarantine_file
 from ..seams import Seams
 from ..segment.index_loading import apply_scan, checksums_of, scan_segment
 from ..segment.segment import Segment
+from .retention import RemovedRange
 
 _OFFSET_BYTES = 8
 
@@ -46,6 +48,8 @@ class Recovery:
         """`checksums` is brought up to date. `log_name` is added to every event. `end_offset` is
         where the log ended, if known."""
         self.names_changed = False
+        self.torn: RemovedRange | None = None
+        """What was cut off at the end of the log."""
         self.new_checksums: set[int] = set()
         """Base offsets of the segments whose indexes were rebuilt and are not synced."""
         self._path = path
@@ -84,6 +88,7 @@ class Recovery:
             if scan.problem is Problem.NONE:
                 self._take_good(segment, scan, closed)
             elif self._is_torn(segment, scan, closed):
+                self._note_torn(scan, segments[number + 1 :], segment.size_bytes - scan.good_bytes)
                 self._set_aside(segments[number + 1 :])
                 self._end_at(segment, scan)
                 return list(segments[: number + 1])
@@ -220,6 +225,15 @@ class Recovery:
         segment.next_offset = scan.next_offset
         apply_scan(segment, scan, closed=False)
         self._recover_append_times(segment)
+
+    def _note_torn(self, scan: SegmentScan, later: Sequence[Segment], cut_bytes: int) -> None:
+        size_bytes = cut_bytes + sum(segment.size_bytes for segment in later)
+        if not size_bytes:
+            return
+        offset = scan.next_offset
+        end = max([offset, *(segment.base_offset for segment in later)])
+        rule = f"an unclean stop left {size_bytes} B incomplete; they are kept as .broken"
+        self.torn = RemovedRange(rule, offset, end, -1, NO_TIMESTAMP, NO_TIMESTAMP)
 
     def _set_aside(self, later: Sequence[Segment]) -> None:
         """Remove the segments behind a torn write from the log.

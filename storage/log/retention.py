@@ -1,7 +1,7 @@
 """Which segments a log may drop: a pure judgement. `expiry` carries it out."""
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ...config.topic import TopicSettings
 from ...times import format_time, later
@@ -35,6 +35,8 @@ class RetentionVerdict:
     reason: str
     expires_ms: int | None
     """Time from which the segment is past `retention.ms`; `None` if that is off."""
+    rule: str = ""
+    """The setting that deletes the segment, with its value; empty if the segment is kept."""
 
 
 @value_class
@@ -49,6 +51,22 @@ class RetentionPlan:
     def delete_count(self) -> int:
         """Number of segments to delete, from the oldest on."""
         return sum(verdict.delete for verdict in self.verdicts)
+
+
+class RemovedRange(NamedTuple):
+    """Messages at the start of a log that one rule removed."""
+
+    rule: str
+    """The setting with its value, as `retention.ms=604800000`; empty for a trim."""
+    first_offset: int
+    end_offset: int
+    """The offset after the last message."""
+    messages: int
+    """Number of messages; -1 if the log may have gaps, so that it is not known."""
+    first_timestamp_ms: int
+    """Timestamp of the first message; -1 if it has none or is not known."""
+    largest_timestamp_ms: int
+    """Largest timestamp of the messages; -1 if none has one, or it is not known."""
 
 
 def plan_retention(
@@ -71,9 +89,9 @@ def plan_retention(
         reason = _past_time(segment, settings, now_ms)
         if reason is None or not _may_go(segment, active, high_watermark):
             break
-        verdicts.append(
-            RetentionVerdict(segment.base_offset, True, reason, _expires_ms(segment, settings))
-        )
+        rule = f"retention.ms={settings.retention_ms}"
+        expires_ms = _expires_ms(segment, settings)
+        verdicts.append(RetentionVerdict(segment.base_offset, True, reason, expires_ms, rule))
     if settings.retention_bytes >= 0:
         left_bytes = sum(segment.size_bytes for segment in segments[len(verdicts) :])
         excess = left_bytes - settings.retention_bytes
@@ -138,7 +156,9 @@ def _past_size(
             f"the log is {excess} bytes above retention.bytes={settings.retention_bytes}, "
             f"and this oldest segment has {segment.size_bytes}"
         )
-        yield RetentionVerdict(segment.base_offset, True, reason, _expires_ms(segment, settings))
+        rule = f"retention.bytes={settings.retention_bytes}"
+        expires_ms = _expires_ms(segment, settings)
+        yield RetentionVerdict(segment.base_offset, True, reason, expires_ms, rule)
         excess -= segment.size_bytes
 
 

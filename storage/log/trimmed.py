@@ -75,7 +75,7 @@ class TrimmedReading:
         if known is not None and self._goes_on:
             self._position, self._largest = known.end_bytes, known.largest
         else:
-            self._position = _indexed_position(segment, self._log_start_offset)
+            self._position = indexed_position(segment, self._log_start_offset)
 
     @property
     def size_bytes(self) -> int:
@@ -93,7 +93,7 @@ class TrimmedReading:
     def _read(self, file: File) -> None:
         position = self._position
         if not self._goes_on:
-            position = _locate(file, self._log_start_offset, position, self._end_bytes)
+            position = locate_in_file(file, self._log_start_offset, position, self._end_bytes)
         largest_ms, largest_offset = self._largest
         scan = scan_log_file(
             file,
@@ -118,7 +118,7 @@ class TrimmedReading:
         )
 
 
-def _indexed_position(segment: Segment, offset: int) -> int:
+def indexed_position(segment: Segment, offset: int) -> int:
     """Return the position of the last indexed entry before `offset`."""
     try:
         return segment.offset_index.around(offset)[1]
@@ -126,7 +126,7 @@ def _indexed_position(segment: Segment, offset: int) -> int:
         return 0
 
 
-def _locate(file: File, offset: int, position: int, end: int) -> int:
+def locate_in_file(file: File, offset: int, position: int, end: int) -> int:
     """Return the position of the first entry that holds `offset` or a later one, `end` if there is
     none. If bytes are met that are not entries, return their position."""
     while position < end:

@@ -4,9 +4,9 @@ commands that change users, access rules and quotas of a stopped broker.
 All records of the log are committed, because they are synced here and there is no other copy. If
 the log cannot be read, or is known to lack confirmed records, it is kept under another name and
 created anew, from the topics that the caller gives (those of the topics file) and the positions
-that could be read. Users, access rules and quotas are left out then, because the missing records
-may have taken rights away: nobody can log in before they are added again. A log of a later version,
-or a disk that cannot be read, stops the start instead.
+and entries of the journal that could be read. Users, access rules and quotas are left out then,
+because the missing records may have taken rights away: nobody can log in before they are added
+again. A log of a later version, or a disk that cannot be read, stops the start instead.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -111,7 +111,8 @@ def open_local_metadata(
                 access, topics = state.access, state.topics
     elif topics:
         seams.observe("metadata_log_made", topics=len(topics), positions=0)
-    records = records_of(topics.values(), _positions_in(state, topics), access)
+    positions = _positions_in(state, topics)
+    records = records_of(topics.values(), positions, access, state.journal)
     kept = folder.make(noted, encode_state(noted, records))
     if unreadable is not None:
         seams.observe(

@@ -1,9 +1,12 @@
-"""The state that results from the records: topics, the positions in them, and access. No I/O."""
+"""The state that results from the records: topics, the positions in them, access, and the journal.
+No I/O."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 
 from ...protocol.window_topics import base_of
+from ..directory.journal import Journal, Removal
 from ..directory.position_records import (
     COMMIT,
     FORGET,
@@ -19,6 +22,7 @@ from ..directory.topics import TopicEntry
 from .access_records import AccessRecord
 from .access_state import AccessState
 from .records import (
+    MessagesRemoved,
     MetadataRecord,
     PartitionsAdded,
     PositionRecord,
@@ -35,10 +39,13 @@ from .records import (
 POSITIONS_IN_RECORD = 200
 """Number of positions in one record of a state."""
 
+REMOVALS_IN_RECORD = 500
+"""Number of entries of the journal in one record of a state."""
+
 
 class MetadataState:
-    """Topics, positions, users, rules and quotas. The same records in the same order give the same
-    state on every broker.
+    """Topics, positions, users, rules, quotas and the journal. The same records in the same order
+    give the same state on every broker.
 
     A record that does not fit the state has no effect: for example a new topic whose name is taken,
     or a topic id that does not belong to the named topic.
@@ -48,6 +55,7 @@ class MetadataState:
         self.topics: dict[str, TopicEntry] = {}
         self.positions = PositionTable()
         self.access = AccessState()
+        self.journal = Journal()
         self.former_ids: dict[str, str] = {}
         """The former ids of topics that were renewed by records after the stored state."""
 
@@ -58,6 +66,10 @@ class MetadataState:
             return None
         if isinstance(record, AccessRecord):
             self.access = self.access.after(record)
+            return None
+        if isinstance(record, MessagesRemoved):
+            for removal in record.removals:
+                self.journal.add(removal)
             return None
         if isinstance(record, TopicCreated):
             name = record.entry.name
@@ -105,9 +117,12 @@ class MetadataState:
             case TopicRenewed(name, former_id, new_id):
                 self.topics[name] = replace(entry, topic_id=new_id)
                 self.former_ids[name] = former_id
+                self.journal.renew(name, former_id, new_id)
             case SettingsAltered(name, _, overrides):
                 self.topics[name] = replace(entry, overrides=overrides)
-            case TopicDeleted(name):
+            case TopicDeleted(name, _, removals):
+                for removal in removals:
+                    self.journal.add(removal)
                 named = self.positions.window_topics()
                 windows = [each for each in named if base_of(self.topics, each) == name]
                 del self.topics[name]
@@ -132,9 +147,10 @@ def records_of(
     topics: Iterable[TopicEntry],
     positions: Iterable[tuple[str, list[StoredPosition]]],
     access: AccessState,
+    journal: Iterable[Removal] = (),
 ) -> Iterator[MetadataRecord]:
-    """Yield records that create a state from an empty one: its topics, its positions by name, and
-    users, rules and quotas."""
+    """Yield records that create a state from an empty one: its topics, its positions by name,
+    users, rules and quotas, and the entries of its journal."""
     yield from access.records()
     ids: dict[str, str] = {}
     for entry in topics:
@@ -145,3 +161,6 @@ def records_of(
         own = [(ids[base], each) for base, each in based if base in ids]
         for start in range(0, len(own), POSITIONS_IN_RECORD):
             yield PositionsCommitted(name, tuple(own[start : start + POSITIONS_IN_RECORD]))
+    removals = iter(journal)
+    while part := tuple(islice(removals, REMOVALS_IN_RECORD)):
+        yield MessagesRemoved(part)

@@ -4,10 +4,11 @@ The generators yield work that changes nothing, or a `Proposal`: then the caller
 proposal's record is applied, and reports the result.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ...protocol.errors import LeaderNotAvailable
+from ..directory.journal import Removal
 from ..directory.reserve import Reserve
 from ..directory.topic_changes import TopicChanges
 from ..directory.topics import TopicEntry
@@ -105,12 +106,15 @@ class TopicProposals:
         yield self._with_reserve(name, record)
         return entry
 
-    def delete(self, name: str) -> Steps[TopicEntry]:
+    def delete(
+        self, name: str, removed: Callable[[TopicEntry], Sequence[Removal]] = lambda _: ()
+    ) -> Steps[TopicEntry]:
         """Take a topic away with all its messages and the positions in it; every broker calls
-        `MetadataLog.gone` then. Raises `UnknownTopicOrPartition`, `StorageError`."""
+        `MetadataLog.gone` then. `removed` returns what the journal records about that. Raises
+        `UnknownTopicOrPartition`, `StorageError`."""
         self._check(name)
         entry = self._changes.entry(name)
-        yield self._with_reserve(name, TopicDeleted(name, entry.topic_id))
+        yield self._with_reserve(name, TopicDeleted(name, entry.topic_id, removed(entry)))
         return entry
 
     def _with_reserve(self, name: str, record: MetadataRecord) -> Proposal:

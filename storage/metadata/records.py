@@ -13,14 +13,15 @@
     "forgotten"    group                                         all positions of a group are gone
     "some gone"    group, [[topic, topic id, partition], ...]    these positions of a group are gone
 
-Records about users, access rules and quotas are in `access_records`.
+Records about users, access rules and quotas are in `access_records`, those of the journal in
+`removal_records`.
 
 A position is `[topic, topic id, partition, offset, time of the last message read, leader epoch of
 that message, commit time, text, retention, time of the last use]`; times in ms. The leader epoch is
 -1 if it is not known. In a record "recommitted" the time at which the position last moved follows;
 -1 means the commit time. A record is applied as a whole or not at all. Records "some gone" have
 version 2, records about users, rules or quotas version 3, "more adopted" and "renewed" version 4,
-"recommitted" version 5, all others version 1.
+"recommitted" version 5, records of the journal version 6, all others version 1.
 
 A later release may add kinds, and fields at the end of a position. Such records then have another
 version, and a broker that does not know the version stops there: it cannot know what it would leave
@@ -34,6 +35,7 @@ from typing import Any, Final, NamedTuple
 import msgpack
 
 from ...protocol.errors import HorologError
+from ..directory.journal import Removal
 from ..directory.position_records import NO_EPOCH, NOT_KNOWN, StoredPosition
 from ..directory.position_rules import check_entry, check_name
 from ..directory.random_ids import is_id
@@ -47,6 +49,15 @@ from .access_records import (
     access_fields,
 )
 from .access_records import MalformedRecord as MalformedRecord
+from .removal_records import (
+    DELETED_REMOVED,
+    REMOVAL_VERSION,
+    REMOVED,
+    decode_removals,
+    removal_fields,
+    removed,
+)
+from .removal_records import MessagesRemoved as MessagesRemoved
 
 VERSION: Final = 1
 """Version of a record, unless `_LATER` has another for its kind."""
@@ -79,6 +90,8 @@ _LATER: Final[Mapping[str, int]] = {
     MORE_ADOPTED: 4,
     RENEWED: 4,
     RECOMMITTED: 5,
+    REMOVED: REMOVAL_VERSION,
+    DELETED_REMOVED: REMOVAL_VERSION,
 }
 """The versions of kinds that were added later."""
 
@@ -127,6 +140,8 @@ class TopicDeleted(NamedTuple):
 
     name: str
     topic_id: str
+    removals: Sequence[Removal] = ()
+    """The messages that left its logs."""
 
 
 class PositionsCommitted(NamedTuple):
@@ -162,7 +177,7 @@ PositionRecord = PositionsCommitted | PositionsUsed | PositionsForgotten | SomeF
 
 TopicRecord = TopicCreated | PartitionsAdded | TopicRenewed | SettingsAltered | TopicDeleted
 
-MetadataRecord = TopicRecord | PositionRecord | AccessRecord
+MetadataRecord = TopicRecord | PositionRecord | AccessRecord | MessagesRemoved
 
 
 def encode_record(record: MetadataRecord) -> bytes:
@@ -187,8 +202,6 @@ def _fields(record: MetadataRecord) -> list[Any]:
             return [RENEWED, name, topic_id, new_id]
         case SettingsAltered(name, topic_id, overrides):
             return [SETTINGS, name, topic_id, dict(sorted(overrides.items()))]
-        case TopicDeleted(name, topic_id):
-            return [DELETED, name, topic_id]
         case PositionsCommitted(group, positions):
             return _committed_fields(group, positions)
         case PositionsUsed(group, used_ms):
@@ -198,7 +211,17 @@ def _fields(record: MetadataRecord) -> list[Any]:
         case SomeForgotten(group, partitions):
             places = [[topic, topic_id, number] for topic_id, topic, number in partitions]
             return [SOME_GONE, group, places]
+    if isinstance(record, TopicDeleted | MessagesRemoved):
+        return _removed_fields(record)
     return access_fields(record)
+
+
+def _removed_fields(record: TopicDeleted | MessagesRemoved) -> list[Any]:
+    if isinstance(record, MessagesRemoved):
+        return [REMOVED, removal_fields(record.removals)]
+    if not record.removals:
+        return [DELETED, record.name, record.topic_id]
+    return [DELETED_REMOVED, record.name, record.topic_id, removal_fields(record.removals)]
 
 
 def _committed_fields(group: str, positions: Sequence[tuple[str, StoredPosition]]) -> list[Any]:
@@ -278,6 +301,10 @@ def _deleted(name: Any, topic_id: Any) -> TopicDeleted:
     return TopicDeleted(_name(name), _id(topic_id))
 
 
+def _deleted_removed(name: Any, topic_id: Any, removals: Any) -> TopicDeleted:
+    return TopicDeleted(_name(name), _id(topic_id), decode_removals(removals))
+
+
 def _committed(group: Any, positions: Any) -> PositionsCommitted:
     if not isinstance(positions, list):
         raise MalformedRecord("positions are not a list")
@@ -335,6 +362,8 @@ _DECODERS: Final[Mapping[str, Callable[..., MetadataRecord]]] = {
     SOME_GONE: _some_gone,
     MORE_ADOPTED: _more_adopted,
     RENEWED: _renewed,
+    REMOVED: removed,
+    DELETED_REMOVED: _deleted_removed,
     **ACCESS_DECODERS,
 }
 

@@ -19,11 +19,13 @@ class StateWrite:
         self._topics = list(state.topics.values())
         self._positions = state.positions.copy()
         self._access = state.access
+        self._journal = tuple(state.journal)
 
     def pieces(self) -> Iterator[bytes]:
         table = self._positions
         held = ((name, table.of(name)) for name in table.names())
-        return encode_state(self.offset, records_of(self._topics, held, self._access))
+        records = records_of(self._topics, held, self._access, self._journal)
+        return encode_state(self.offset, records)
 
     def run(self) -> None:
         """Write the file. Raises `OSError`."""

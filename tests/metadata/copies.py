@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from horolog.protocol.errors import OffsetOutOfRange
+from horolog.storage.directory.journal import Cause, Removal
 from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.directory.topics import TopicEntry
 from horolog.storage.log.log import Log
@@ -22,6 +23,7 @@ from horolog.storage.metadata.access_records import (
 )
 from horolog.storage.metadata.metadata_log import MetadataLog
 from horolog.storage.metadata.records import (
+    MessagesRemoved,
     MetadataRecord,
     PartitionsAdded,
     PositionRecord,
@@ -65,6 +67,7 @@ class Plain:
     topics: Topics = field(default_factory=dict)
     held: Held = field(default_factory=dict)
     access: Access = field(default_factory=dict)
+    removed: list[Removal] = field(default_factory=list)
 
     def apply(self, record: MetadataRecord) -> None:
         match record:
@@ -78,7 +81,12 @@ class Plain:
                 self.topics[name] = (known, max(before, partitions), settings)
             case SettingsAltered(name, known, overrides) if self._is(name, known):
                 self.topics[name] = (known, self.topics[name][1], tuple(sorted(overrides.items())))
-            case TopicDeleted(name, known) if self._is(name, known):
+            case MessagesRemoved(removals):
+                for removal in removals:
+                    join(self.removed, removal)
+            case TopicDeleted(name, known, removals) if self._is(name, known):
+                for removal in removals:
+                    join(self.removed, removal)
                 del self.topics[name]
                 self.held = {key: own for key, own in self.held.items() if key[1] != name}
             case _:
@@ -140,6 +148,39 @@ class Plain:
         return name in self.topics and self.topics[name][0] == known
 
 
+def removal(topic: str, known: str, first: int, end: int, **other: Any) -> Removal:
+    """What a trim removed, each message a millisecond later than the one before."""
+    made = Removal(Cause.TRIM, "User:a", topic, known, 0, first, end, end - first, first, end, 5, 5)
+    return made._replace(**other)
+
+
+def join(removed: list[Removal], new: Removal, topic_max: int = 1000) -> None:
+    """Add a removal to a plain list as a journal does."""
+    own = [each for each in removed if each[2:5] == new[2:5]]
+    if own and own[-1][:2] == new[:2] and own[-1].first_offset <= new.first_offset <= own[-1][6]:
+        last = own[-1]
+        removed.remove(last)
+        if new.end_offset > last.end_offset:
+            known = [
+                each for each in (last.first_timestamp_ms, new.first_timestamp_ms) if each >= 0
+            ]
+            counted = last.messages >= 0 and new.messages >= 0
+            more = max(new.messages - (last.end_offset - new.first_offset), 0)
+            last = last._replace(
+                end_offset=new.end_offset,
+                messages=last.messages + more if counted else -1,
+                first_timestamp_ms=known[0] if known else -1,
+                largest_timestamp_ms=max(last.largest_timestamp_ms, new.largest_timestamp_ms),
+                at_ms=new.at_ms,
+                times=last.times + new.times,
+            )
+        new = last
+    removed.append(new)
+    of_topic = [each for each in removed if each.topic == new.topic]
+    for each in of_topic[: max(len(of_topic) - topic_max, 0)]:
+        removed.remove(each)
+
+
 class Copy:
     """One broker's data directory, opened as that of a cluster member."""
 
@@ -195,7 +236,7 @@ class Copy:
                 own = (each.offset, each.metadata, each.retention_ms, each.used_ms)
                 held[group, each.topic, each.partition] = own
         assert len(directory.committed) == len(held)
-        return Plain(topics, held, self._access())
+        return Plain(topics, held, self._access(), list(self.metadata.state.journal))
 
     def _access(self) -> Access:
         state = self.metadata.state.access

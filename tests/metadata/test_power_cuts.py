@@ -14,6 +14,7 @@ import pytest
 from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.directory.topics import TopicEntry
 from horolog.storage.metadata.records import (
+    MessagesRemoved,
     MetadataRecord,
     PartitionsAdded,
     PositionsCommitted,
@@ -26,7 +27,7 @@ from horolog.testing.files import QuickFiles, ending_process
 from horolog.testing.power_cuts import CutState, PowerCuts
 from horolog.testing.recording import RecordingFiles
 
-from .copies import Copy, Plain, topic_id
+from .copies import Copy, Plain, removal, topic_id
 
 A, B = topic_id(1), topic_id(2)
 
@@ -120,7 +121,15 @@ def states(life: Life) -> None:
     life.make(committed(A, "a", 7))
 
 
-WORKLOADS = (topics, states)
+def journal(life: Life) -> None:
+    life.make(created("a", A), MessagesRemoved((removal("a", A, 0, 3),)))
+    life.make(MessagesRemoved((removal("a", A, 3, 5), removal("b", B, 0, 2))))
+    life.shorten()
+    life.make(TopicDeleted("a", A, (removal("a", A, 5, 9, cause="deletion"),)), created("a", B))
+    life.make(MessagesRemoved((removal("a", B, 0, 1),)))
+
+
+WORKLOADS = (topics, states, journal)
 
 
 def check(life: Life, state: CutState, path: Path) -> None:

@@ -17,6 +17,7 @@ from horolog.protocol.api.security.acl_terms import (
 )
 from horolog.protocol.api.security.quota_terms import Quota
 from horolog.storage.check.dump import DumpedMessage, dump
+from horolog.storage.directory.journal import Cause, Removal
 from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.directory.topics import TopicEntry
 from horolog.storage.files import SystemFiles
@@ -38,6 +39,7 @@ from horolog.storage.metadata.records import (
     MAX_SETTINGS,
     VERSION,
     MalformedRecord,
+    MessagesRemoved,
     MetadataRecord,
     PartitionsAdded,
     PositionsCommitted,
@@ -113,12 +115,22 @@ ACCESS_RECORDS = st.one_of(
     st.builds(RulesRemoved, RULES),
     st.builds(QuotasAltered, st.lists(st.tuples(ENTITIES, VALUES), max_size=2).map(tuple)),
 )
+NUMBERS = st.integers(-1, 2**63 - 1)
+REMOVALS = st.lists(
+    st.builds(
+        Removal,
+        *(st.sampled_from([str(cause) for cause in Cause]), st.text(max_size=9), NAMES, IDS),
+        *(NUMBERS,) * 9,
+    ),
+    max_size=2,
+).map(tuple)
 RECORDS: st.SearchStrategy[MetadataRecord] = st.one_of(
     ACCESS_RECORDS,
     st.builds(TopicCreated, ENTRIES),
     st.builds(PartitionsAdded, NAMES, IDS, PARTITIONS),
     st.builds(SettingsAltered, NAMES, IDS, SETTINGS),
-    st.builds(TopicDeleted, NAMES, IDS),
+    st.builds(TopicDeleted, NAMES, IDS, REMOVALS),
+    st.builds(MessagesRemoved, REMOVALS),
     st.builds(
         PositionsCommitted, GROUPS, st.lists(st.tuples(IDS, POSITIONS), max_size=3).map(tuple)
     ),
@@ -163,7 +175,7 @@ WRONG: list[tuple[Any, str]] = [
     (7, "not a list"),
     ([VERSION], "not a list"),
     (["1", "deleted", "t", ID], "begins with version"),
-    ([6, "deleted", "t", ID], "version 6, this Horolog knows 1 to 5"),
+    ([7, "deleted", "t", ID], "version 7, this Horolog knows 1 to 6"),
     ([3, "deleted", "t", ID], "version 3, and its kind is 'deleted'"),
     ([2, "deleted", "t", ID], "version 2, and its kind is 'deleted'"),
     ([VERSION, "some gone", "g", []], "version 1, and its kind is 'some gone'"),

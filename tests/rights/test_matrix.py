@@ -45,6 +45,7 @@ from horolog.protocol.api.log.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersTopic,
 )
+from horolog.protocol.api.log.describe_removals import DescribeRemovalsRequest
 from horolog.protocol.api.log.init_producer_id import InitProducerIdRequest
 from horolog.protocol.api.log.list_transactions import ListTransactionsRequest
 from horolog.protocol.api.log.offset_for_leader_epoch import (
@@ -389,6 +390,7 @@ CASES = [
         describe(TOPIC),
         29,
     ),
+    Case("describe-removals", DescribeRemovalsRequest(topic="t"), describe(TOPIC), 29),
     Case("describe-broker", DescribeBrokerRequest(), describe(CLUSTER), 31),
     Case(
         "count-by-time",

@@ -21,6 +21,7 @@ from .promises import LogPromise, Message, Partition, Promise, TopicState
 
 NEVER_TOLD = {
     "checkpoint_failed",
+    "journal_not_written",
     "checkpoint_ignored",
     "deletion_failed",
     "folder_adopted",

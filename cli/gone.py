@@ -1,0 +1,178 @@
+"""`horolog explain gone`: what left the logs of a topic."""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import typer
+
+from ..client.administer.admin import Admin
+from ..clock import SystemClock
+from ..protocol.api.log.describe_removals import (
+    DescribedRemoval,
+    DescribeRemovalsResponse,
+    PartitionCompleteness,
+)
+from ..protocol.errors import UnknownTopicOrPartition
+from ..times import TimeError
+from .broker_requests import ask, partitions_of
+from .errors import CommandFailed, WrongUsage
+from .options import (
+    DEFAULT_SERVER,
+    AnyUnit,
+    Json,
+    Partition,
+    Server,
+    TopicName,
+    parse_moment,
+    refused,
+)
+from .output import emit, json_line, json_time, plural, shown_time
+
+_WORDS = {
+    "retention": "went by",
+    "trim": "were trimmed by",
+    "deletion": "went when the topic was deleted by",
+    "truncation": "were cut off at this broker:",
+    "cleaning": "were cleaned by",
+}
+
+
+def gone(
+    topic: TopicName,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Only what may have had messages of this time: 2016-11-14T17:24:32Z, @-1h, or "
+            "epoch milliseconds.",
+        ),
+    ] = None,
+    partition: Partition = None,
+    server: Server = DEFAULT_SERVER,
+    as_json: Json = False,
+    any_unit: AnyUnit = False,
+) -> None:
+    """Say what left a topic: when, by which rule or user, which offsets and times.
+
+    A deleted topic can be named, too. Removals that follow one another by the same rule are shown
+    as one. --at compares with the time of the first message and the largest time of each removal.
+    """
+    at_ms = _time(at, any_unit)
+    found = ask(Admin, server, lambda admin: _describe(admin, topic, partition))
+    if not found.topic_id and not found.removals:
+        raise CommandFailed(f"topic {topic!r} does not exist, and nothing is known to have left it")
+    removals = [
+        each
+        for each in found.removals
+        if partition in (None, each.partition) and (at_ms is None or may_have(each, at_ms))
+    ]
+    if as_json:
+        emit(_as_json(topic, found.topic_id, each) for each in removals)
+    else:
+        emit(_as_text(topic, found, removals, at_ms))
+
+
+def _time(at: str | None, any_unit: bool) -> int | None:
+    try:
+        return None if at is None else parse_moment(at, SystemClock().now_ms(), any_unit)
+    except TimeError as error:
+        raise WrongUsage(f"--at: {refused(error)}") from None
+
+
+async def _describe(admin: Admin, topic: str, partition: int | None) -> DescribeRemovalsResponse:
+    try:
+        wanted = await partitions_of(admin, topic, partition)
+    except UnknownTopicOrPartition:
+        wanted = range(0)  # It may be deleted.
+    return await admin.describe_removals(topic, wanted)
+
+
+def may_have(removal: DescribedRemoval, at_ms: int) -> bool:
+    """Whether removed messages may have had a time. Unknown times are no limit."""
+    first_ms, largest_ms = removal.first_timestamp_ms, removal.largest_timestamp_ms
+    return first_ms <= at_ms and (largest_ms < 0 or at_ms <= largest_ms)
+
+
+def _as_json(topic: str, topic_id: str, removal: DescribedRemoval) -> str:
+    known = removal.end_offset >= 0
+    return json_line(
+        topic=topic,
+        topic_id=removal.topic_id,
+        earlier_topic=removal.topic_id != topic_id,
+        partition=removal.partition,
+        cause=removal.cause,
+        rule=removal.rule,
+        first_offset=removal.first_offset if known else None,
+        end_offset=removal.end_offset if known else None,
+        messages=removal.messages if removal.messages >= 0 else None,
+        first_timestamp_ms=json_time(removal.first_timestamp_ms),
+        largest_timestamp_ms=json_time(removal.largest_timestamp_ms),
+        began_ms=removal.began_ms,
+        at_ms=removal.at_ms,
+        times=removal.times,
+    )
+
+
+def _as_text(
+    topic: str,
+    found: DescribeRemovalsResponse,
+    removals: Sequence[DescribedRemoval],
+    at_ms: int | None,
+) -> Iterator[str]:
+    for removal in removals:
+        yield removal_sentence(topic, found.topic_id, removal)
+    if not removals:
+        time = "" if at_ms is None else f" with the time {shown_time(at_ms)}"
+        yield f"Nothing{time} is known to have left {topic}."
+    for partition in found.partitions:
+        yield from _completeness(topic, partition)
+
+
+def removal_sentence(topic: str, topic_id: str, removal: DescribedRemoval) -> str:
+    """Return one sentence about a removal. `topic_id` is the id of the present topic."""
+    place = f"{topic}-{removal.partition}"
+    if removal.topic_id != topic_id:
+        place += f" of the deleted topic {removal.topic_id}"
+    return (
+        f"{place}: {_messages(removal)} {_WORDS.get(removal.cause, removal.cause)} {removal.rule}, "
+        f"{_when(removal)}."
+    )
+
+
+def _messages(removal: DescribedRemoval) -> str:
+    if removal.end_offset < 0:
+        return "all messages (their offsets are not known)"
+    if removal.end_offset == removal.first_offset:
+        return f"no messages (the log was empty at offset {removal.end_offset})"
+    offsets = f"offsets {removal.first_offset} to {removal.end_offset - 1}"
+    facts = []
+    if removal.messages >= 0:
+        facts.append(f"{removal.messages} {plural(removal.messages, 'message')}")
+    if removal.largest_timestamp_ms >= 0:
+        first = (
+            "" if removal.first_timestamp_ms < 0 else f"{shown_time(removal.first_timestamp_ms)} "
+        )
+        facts.append(f"times {first}to {shown_time(removal.largest_timestamp_ms)}")
+    return f"{offsets} ({', '.join(facts)})" if facts else offsets
+
+
+def _when(removal: DescribedRemoval) -> str:
+    if removal.times <= 1:
+        return f"at {shown_time(removal.at_ms)}"
+    began, ended = shown_time(removal.began_ms), shown_time(removal.at_ms)
+    return f"{removal.times} times from {began} to {ended}"
+
+
+def _completeness(topic: str, found: PartitionCompleteness) -> Iterator[str]:
+    place = f"{topic}-{found.partition}"
+    if found.error_code:
+        yield f"{place}: {found.error_message}"
+    elif found.complete_from_ms > 0:
+        yield (
+            f"{place} begins at offset {found.log_start_offset}, and is complete from "
+            f"{shown_time(found.complete_from_ms)} on."
+        )
+    elif found.complete_from_ms < 0:
+        yield (
+            f"{place} begins at offset {found.log_start_offset}; what left it before is not known."
+        )

@@ -1,0 +1,97 @@
+"""describe-removals: what left the logs of a topic, and from when on its partitions are complete.
+
+describe-removals (key 1007): native 0
+
+Kafka has no such request.
+"""
+
+from collections.abc import Sequence
+
+from ...protocol.api.log.describe_removals import (
+    DESCRIBE_REMOVALS,
+    MAX_REMOVALS,
+    DescribedRemoval,
+    DescribeRemovalsRequest,
+    DescribeRemovalsResponse,
+    PartitionCompleteness,
+)
+from ...protocol.window_topics import base_of
+from ...storage.directory.journal import Removal
+from ...storage.log.log import Log
+from ...times import later
+from ..requests import Call, PendingAnswer
+from .base import Services
+from .registration import handles
+
+
+@handles(DESCRIBE_REMOVALS)
+def handle(services: Services, request: DescribeRemovalsRequest, call: Call) -> PendingAnswer:
+    task = services.work.start(_answer(services, request))
+    return PendingAnswer(task, task.result)
+
+
+async def _answer(services: Services, request: DescribeRemovalsRequest) -> DescribeRemovalsResponse:
+    topics = services.directory.topics()
+    base = base_of(topics, request.topic)
+    entry = topics.get(base)
+    topic_id = "" if entry is None else entry.topic_id
+    removals = [*services.metadata.removals(base), *services.directory.truncations.of(base)]
+    removals = sorted(removals, key=lambda each: each.at_ms)[-MAX_REMOVALS:]
+    response = DescribeRemovalsResponse(
+        topic_id=topic_id, removals=[_described(each) for each in removals], partitions=[]
+    )
+    own: dict[int, list[Removal]] = {}
+    for each in removals:
+        if each.topic_id == topic_id:
+            own.setdefault(each.partition, []).append(each)
+    turns = services.work.turns()
+    for partition in dict.fromkeys(request.partitions):
+        found = _completeness(services, base, partition, own.get(partition, ()))
+        response.partitions.append(found)
+        await turns.give_way()
+    return response
+
+
+def _described(removal: Removal) -> DescribedRemoval:
+    return DescribedRemoval(
+        cause=removal.cause,
+        rule=removal.rule,
+        topic_id=removal.topic_id,
+        partition=removal.partition,
+        first_offset=removal.first_offset,
+        end_offset=removal.end_offset,
+        messages=removal.messages,
+        first_timestamp_ms=removal.first_timestamp_ms,
+        largest_timestamp_ms=removal.largest_timestamp_ms,
+        began_ms=removal.began_ms,
+        at_ms=removal.at_ms,
+        times=removal.times,
+    )
+
+
+def _completeness(
+    services: Services, topic: str, partition: int, removals: Sequence[Removal]
+) -> PartitionCompleteness:
+    result = PartitionCompleteness(partition=partition)
+    try:
+        log = services.logs.find(topic, partition)
+    except Exception as error:
+        outcome = services.outcomes.of(error, api="describe-removals")
+        result.error_code, result.error_message = outcome
+    else:
+        result.log_start_offset = log.log_start_offset
+        result.complete_from_ms = complete_from_ms(log, removals)
+    return result
+
+
+def complete_from_ms(log: Log, removals: Sequence[Removal]) -> int:
+    """Return the time from which on no message has left a log; 0 if none has left it, -1 if that is
+    not known, because the journal does not cover everything below the log start."""
+    reached = 0
+    for removal in sorted(removals, key=lambda each: each.first_offset):
+        if removal.first_offset <= reached:
+            reached = max(reached, removal.end_offset)
+    if reached < log.log_start_offset:
+        return -1
+    largest_ms = max((each.largest_timestamp_ms for each in removals), default=-1)
+    return later(largest_ms, 1)

@@ -1,0 +1,99 @@
+"""The journal of what was truncated at this broker: a file of lines, each the fields of one removal
+as JSON.
+
+A line is appended and synced before its log is truncated. A line that a power cut left incomplete
+is left out. A file with `MAX_LINES` lines is written anew, with the later half.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from ...printable import printable
+from ..files import Files, replacing
+from .journal import Cause, Journal, Removal
+
+TRUNCATIONS_FILE: Final = "truncations"
+
+MAX_BYTES: Final = 1 << 20
+"""Most memory of the entries of all topics."""
+
+MAX_LINES: Final = 2000
+"""Most lines of the file."""
+
+_TEXTS: Final = 4
+"""Number of fields of a removal that are texts; they come first."""
+
+
+class Truncations:
+    """The truncations of all logs at this broker. The file is read when it is first needed."""
+
+    def __init__(self, directory: Path, files: Files) -> None:
+        self._path = directory / TRUNCATIONS_FILE
+        self._files = files
+        self._journal: Journal | None = None
+        self._lines = 0
+        self._size_bytes = 0
+        """Size of the complete lines."""
+
+    def of(self, topic: str) -> list[Removal]:
+        """Return the truncations of a topic name, oldest first. Raises `OSError`."""
+        return self._read().of(topic)
+
+    def add(self, removal: Removal) -> None:
+        """Record a truncation; it is on stable storage when this returns. Raises `OSError`."""
+        journal = self._read()
+        journal.add(removal)
+        if self._lines >= MAX_LINES:
+            self._rewrite(journal)
+            return
+        line = _line(removal)
+        is_new = not self._files.exists(self._path)
+        with closing(self._files.open(self._path, create=True)) as file:
+            file.truncate(self._size_bytes)  # Without what a power cut left incomplete.
+            file.pwrite(line, self._size_bytes)
+            file.sync()
+        if is_new:
+            self._files.sync_directory(self._path.parent)
+        self._size_bytes += len(line)
+        self._lines += 1
+
+    def _rewrite(self, journal: Journal) -> None:
+        # Half of the lines at most, so that the next rewriting is far off.
+        lines = [_line(removal) for removal in journal][-MAX_LINES // 2 :]
+        with replacing(self._files, self._path) as file:
+            file.pwrite(b"".join(lines), 0)
+        self._lines, self._size_bytes = len(lines), sum(map(len, lines))
+
+    def _read(self) -> Journal:
+        if self._journal is None:
+            journal = Journal(MAX_BYTES)
+            data = b""
+            if self._files.exists(self._path):
+                data = self._files.read_bytes(self._path)
+            for line in data.split(b"\n")[:-1]:
+                self._lines += 1
+                for removal in _removals(line):
+                    journal.add(removal)
+            self._size_bytes = data.rfind(b"\n") + 1
+            self._journal = journal
+        return self._journal
+
+
+def _line(removal: Removal) -> bytes:
+    return json.dumps([str(removal.cause), *removal[1:]]).encode() + b"\n"
+
+
+def _removals(line: bytes) -> Iterator[Removal]:
+    """Yield the removal of a line; nothing for a damaged line."""
+    try:
+        fields = json.loads(line)
+    except ValueError:
+        return
+    if not isinstance(fields, list) or len(fields) != len(Removal._fields):
+        return
+    texts, numbers = fields[:_TEXTS], fields[_TEXTS:]
+    if all(isinstance(each, str) for each in texts) and all(type(each) is int for each in numbers):
+        yield Removal(str(Cause.TRUNCATION), printable(texts[1]), *texts[2:], *numbers)
