@@ -52,7 +52,7 @@ check: $(DEV_READY) ## lint, formatting, types, import directions, generated pag
 	@$(BIN)/mypy -p horolog
 	@cd tests && ../$(BIN)/pytest repo/test_imports.py config/test_generated_pages.py
 
-wheel: $(DEV_READY) ## a wheel with the compiled kernel, in dist/, tried in a virtual environment of its own
+wheel: $(DEV_READY) ## an archive of the sources and a wheel with the compiled kernel, in dist/; the wheel is tried in a virtual environment of its own
 	@.ci/wheel $(abspath $(BIN)/python)
 
 bench: $(DEV_READY) $(KERNEL_READY) ## measure; prints a table and writes build/bench.json

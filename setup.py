@@ -2,11 +2,14 @@
 
 Without them, or if the compilation fails, setup prints one line about it and installs the package
 all the same; the kernel's reference form is used then. With `HOROLOG_KERNEL=compiled` in the
-environment a failure is an error, and with `HOROLOG_KERNEL=reference` nothing is compiled. The
-rest of the configuration is in pyproject.toml.
+environment a failure is an error, and with `HOROLOG_KERNEL=reference` nothing is compiled.
+
+The long description is README.md without what would break on the page of a package index. The rest
+of the configuration is in pyproject.toml.
 """
 
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -152,7 +155,17 @@ def _translate(kernel: Extension) -> None:
     record.write_text(made_of)
 
 
+def _description() -> str:
+    """README.md without its pictures, and with the texts alone of links to files of the repository:
+    a package index has neither."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = re.sub(r"^!\[[^\]]*\]\((?!https?:)[^)]*\)\n\n?", "", text, flags=re.MULTILINE)
+    return re.sub(r"\[([^\]]*)\]\((?!https?:)[^)]*\)", r"\1", text)
+
+
 setup(
+    long_description=_description(),
+    long_description_content_type="text/markdown",
     cmdclass={"build_ext": BuildKernel, "build_py": WithoutThisFile},
     ext_modules=[
         Extension(

@@ -191,6 +191,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
         seed = terminalreporter.config.getoption("--hypothesis-seed")
         terminalreporter.write_line(f"random tests ran with --hypothesis-seed={seed}")
+    for report in terminalreporter.stats.get("passed", []):
+        for key, text in report.user_properties if report.when == "call" else ():
+            if key == "measured":
+                terminalreporter.write_line(text)
 
 
 @pytest.hookimpl(wrapper=True)

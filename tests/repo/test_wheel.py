@@ -1,22 +1,32 @@
 """What `pip install horolog` would put on a machine."""
 
+import email
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tarfile
+import time
 import tomllib
 import venv
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from importlib import metadata
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 import horolog
 from horolog.compiled import FOLDER, MODULE, PRICE, SOURCES
+from horolog.testing.program import READY, next_line
 from horolog.tests.pages.shell import blocks, commands
+
+from .test_dependencies import pins
 
 RECORDS = f"horolog/{FOLDER}/"
 NOT_INSTALLED = {"tests", "bench", "docs", "setup.py"}
@@ -36,6 +46,15 @@ cdef extern from "kernel.h":
     pass
 """
 
+MAKE_SOURCE_ARCHIVE = """
+import sys
+from setuptools.build_meta import build_sdist
+build_sdist(sys.argv[1])
+"""
+
+OF_SPARK = ("pyspark", "py4j", "pyarrow")
+"""What the extra `spark` installs."""
+
 IN_PLACE = (sys.executable, "setup.py", "--quiet", "build_ext", "--inplace")
 
 IMPORT_ALL = """
@@ -47,8 +66,15 @@ print(json.dumps({name: sys.modules[name].__file__ for name in names}))
 """
 
 
-def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
-    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+def run(
+    *command: str | Path,
+    cwd: Path | None = None,
+    env: dict[str, str] | None = None,
+    stdin: str = "",
+) -> str:
+    done = subprocess.run(
+        command, cwd=cwd, env=env, input=stdin, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout
 
@@ -77,8 +103,24 @@ def small(export: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(export: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def source_archive(export: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive of the sources (sdist) that would be on the package index."""
+    out = tmp_path_factory.mktemp("archive")
+    run(sys.executable, "-I", "-c", MAKE_SOURCE_ARCHIVE, out, cwd=export)
+    (made,) = out.iterdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def wheel(export: Path, source_archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that is built from the archive of the sources."""
     out = tmp_path_factory.mktemp("wheel")
+    with tarfile.open(source_archive) as archive:
+        archive.extractall(out, filter="data")
+    (unpacked,) = out.iterdir()
+    for path in (path for path in TRANSLATED if (export / path).exists()):
+        (unpacked / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(export / path, unpacked / path)
     compiler = out / "cc"
     compiler.write_text('#!/bin/sh\nexec cc "$@" -O0\n')  # half the time
     compiler.chmod(0o755)
@@ -91,10 +133,10 @@ def wheel(export: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--no-build-isolation",
         "-w",
         out,
-        export,
+        unpacked,
         env={**os.environ, "CC": str(compiler)},
     )
-    shutil.copy(export / OUTPUT, out)  # Later builds of the same files write another one.
+    shutil.copy(unpacked / OUTPUT, out)
     (built,) = out.glob("*.whl")
     return built
 
@@ -112,6 +154,72 @@ def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", folder)
     run(*pip, "install", "--no-deps", "--no-index", "--no-warn-script-location", wheel)
     return folder
+
+
+def write_wheel(installed: metadata.Distribution, folder: Path) -> None:
+    """Write the wheel that a package was installed from, without its scripts: installers make those
+    again."""
+    files = [
+        file
+        for file in installed.files or ()
+        if file.parts[0] != ".." and "__pycache__" not in file.parts
+    ]
+    (described,) = {file.parts[0] for file in files if file.parts[0].endswith(".dist-info")}
+    tags = re.findall(r"^Tag: (.*)-(.*)-(.*)$", installed.read_text("WHEEL") or "", re.MULTILINE)
+    tag = "-".join(".".join(sorted(set(part))) for part in zip(*tags, strict=True))
+    path = folder / f"{described.removesuffix('.dist-info')}-{tag}.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in files:
+            if file.name not in ("INSTALLER", "RECORD", "REQUESTED", "direct_url.json"):
+                archive.write(str(file.locate()), str(file))
+        archive.writestr(f"{described}/RECORD", "".join(f"{file},,\n" for file in files))
+
+
+def write_wheels(names: Iterable[str], folder: Path) -> None:
+    for name in names:
+        try:
+            write_wheel(metadata.distribution(name), folder)
+        except metadata.PackageNotFoundError:
+            continue  # a package for another version of Python
+
+
+@pytest.fixture(scope="module")
+def index(root: Path, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in the place of the package index: the wheel, and those of its dependencies."""
+    folder = tmp_path_factory.mktemp("index")
+    shutil.copy(wheel, folder)
+    write_wheels(pins(root / "requirements/run.txt"), folder)
+    return folder
+
+
+@pytest.fixture
+def nothing(
+    index: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    require_program: Callable[[str], str],
+) -> dict[str, str]:
+    """The environment of a user who has installed nothing yet: no compiler, an empty cache, and
+    the folder as the only index."""
+    require_program("cc")  # of the wheel
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for program in ("uv", "uvx", "pipx"):
+        (programs / program).symlink_to(require_program(program))
+    return {
+        "PATH": str(programs),
+        "HOME": str(tmp_path / "home"),
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_FIND_LINKS": str(index),
+        "PIP_NO_INDEX": "1",
+        "PIPX_DEFAULT_PYTHON": sys.executable,
+        "UV_FIND_LINKS": str(index),
+        "UV_NO_INDEX": "1",
+        "UV_OFFLINE": "1",
+        "UV_PYTHON": sys.executable,
+        "UV_PYTHON_DOWNLOADS": "never",
+    }
 
 
 def test_every_module_is_in_it_and_nothing_else(
@@ -256,6 +364,8 @@ def test_runners_make_wheels_for_every_python_and_try_them(root: Path) -> None:
     of_wheels = declared["tool"]["cibuildwheel"]
     oldest = declared["project"]["requires-python"].removeprefix(">=3.")
     assert of_wheels["build"] == [f"cp3{minor}-*" for minor in range(int(oldest), 15)]
+    named = {word for word in declared["project"]["classifiers"] if ":: Python :: 3." in word}
+    assert named == {f"Programming Language :: Python :: 3.{v[3:-2]}" for v in of_wheels["build"]}
     assert of_wheels["environment"] == {"HOROLOG_KERNEL": "compiled"}
     (tried,) = [word for word in of_wheels["test-command"].split() if word.endswith(".py")]
     assert (root / tried.removeprefix("{project}/")).is_file()
@@ -301,17 +411,108 @@ def test_pytest_finds_the_fixture_elsewhere(elsewhere: Path, tmp_path: Path) -> 
     assert "1 passed" in run(elsewhere / "bin/python", "-m", "pytest", *options, cwd=tmp_path)
 
 
+def without_a_clone(program: str) -> list[list[str]]:
+    """The commands of a program that the installation page has for users without a clone."""
+    written = commands(blocks("installation.md")["without-a-clone"])
+    split = [shlex.split(command)[1:] for command in written]
+    return [words for words in split if words[0] == program]
+
+
+def test_uvx_serves_a_message_where_nothing_was_installed(
+    nothing: dict[str, str], tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """`uvx horolog serve`."""
+    begun_s = time.monotonic()
+    (command,) = without_a_clone("uvx")
+    *program, serve = tmp_path / "bin/uvx", *command[1:]
+    ports = [f"--{name}=127.0.0.1:0" for name in ("listen", "http-listen", "kafka-listen")]
+    with subprocess.Popen(
+        [*program, serve, "--data-dir", "data", *ports],
+        cwd=tmp_path,
+        env=nothing,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as broker:
+        try:
+            ready = READY.fullmatch(next_line(broker))
+            assert ready is not None
+            env = {**nothing, "HOROLOG_SERVER": ready["native"]}
+            run(*program, "produce", "words", cwd=tmp_path, env=env, stdin="there and back\n")
+            assert run(*program, "consume", "words", cwd=tmp_path, env=env) == ""
+            took_s = time.monotonic() - begun_s
+        finally:
+            broker.terminate()
+    assert broker.returncode == 0
+    record_property("measured", f"from nothing to the first served message: {took_s:.1f} s")
+
+
+def test_pipx_installs_it(nothing: dict[str, str], tmp_path: Path) -> None:
+    """`pipx install horolog`."""
+    (command,) = without_a_clone("pipx")
+    run(tmp_path / "bin/pipx", *command[1:], cwd=tmp_path, env=nothing)
+    program = tmp_path / "home/.local/bin/horolog"
+    assert "(compiled)" in run(program, "--version", cwd=tmp_path, env=nothing)
+
+
+@pytest.mark.soak
+def test_pip_installs_it_with_spark(index: Path, nothing: dict[str, str], tmp_path: Path) -> None:
+    """`pip install 'horolog[spark]'`."""
+    write_wheels(OF_SPARK, index)
+    venv.create(tmp_path / "venv", with_pip=True)
+    python = tmp_path / "venv/bin/python"
+    (command,) = without_a_clone("pip")
+    run(python, "-m", *command, cwd=tmp_path, env=nothing)
+    said = run(python, "-I", "-c", "import horolog.pipeline, pyspark, pyarrow", env=nothing)
+    assert said == ""
+
+
 def test_the_wheel_says_what_it_is(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-        metadata = archive.read(name).decode()
+        said = email.message_from_bytes(archive.read(name))
         (name,) = [name for name in archive.namelist() if name.endswith("/entry_points.txt")]
         entry_points = archive.read(name).decode()
         licences = [name for name in archive.namelist() if name.endswith("/LICENSE")]
-    assert f"Version: {horolog.__version__}\n" in metadata
-    assert "License-Expression: Apache-2.0\n" in metadata
+    assert said["Version"] == horolog.__version__
+    assert said["License-Expression"] == "Apache-2.0"
+    assert {"spark", "java", "oauth", "certificates", "plot"} <= {*said.get_all("Provides-Extra")}
     assert len(licences) == 1
     assert "[pytest11]\nhorolog = horolog.testing.plugin\n" in entry_points
+
+
+def test_the_description_has_no_link_that_breaks_on_another_page(root: Path, wheel: Path) -> None:
+    """README.md links to files beside it, and shows pictures among them."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        said = email.message_from_bytes(archive.read(name))
+    assert said["Description-Content-Type"] == "text/markdown"
+    description = said.get_payload()
+    assert isinstance(description, str)
+    parsed = MarkdownIt().parse(description)
+    tokens = [token for block in parsed for token in (block, *(block.children or ()))]
+    targets = [str(token.attrs.get("href") or token.attrs.get("src") or "") for token in tokens]
+    assert [target for target in targets if target and not target.startswith("https://")] == []
+    headings = re.findall(r"^#.*$", (root / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert re.findall(r"^#.*$", description, re.MULTILINE) == headings
+    assert not [token for token in tokens if token.type == "text" and "](" in token.content]
+
+
+def test_the_source_archive_has_what_the_package_is_made_of_and_the_pages(
+    source_archive: Path, sources: list[Path]
+) -> None:
+    with tarfile.open(source_archive) as archive:
+        names = {
+            Path(*Path(member.name).parts[1:]) for member in archive.getmembers() if member.isfile()
+        }
+    left_out = {"tests", "bench", "docker", "requirements", ".ci"}
+    expected = {
+        path
+        for path in sources
+        if path.parts[0] not in left_out
+        and (len(path.parts) > 1 or path.suffix in (".py", ".toml", ".md", ".in", ".typed"))
+    }
+    written = {name for name in names if name.suffix != ".txt" and "egg-info" not in str(name)}
+    assert written - {Path("PKG-INFO"), Path("setup.cfg"), Path("LICENSE")} == expected
 
 
 def test_make_has_the_targets_of_the_readme(
