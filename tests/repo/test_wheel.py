@@ -475,7 +475,9 @@ def test_the_wheel_says_what_it_is(wheel: Path) -> None:
         licences = [name for name in archive.namelist() if name.endswith("/LICENSE")]
     assert said["Version"] == horolog.__version__
     assert said["License-Expression"] == "Apache-2.0"
-    assert {"spark", "java", "oauth", "certificates", "plot"} <= {*said.get_all("Provides-Extra")}
+    assert {"spark", "java", "oauth", "certificates", "plot"} <= {
+        *(said.get_all("Provides-Extra") or ())
+    }
     assert len(licences) == 1
     assert "[pytest11]\nhorolog = horolog.testing.plugin\n" in entry_points
 
