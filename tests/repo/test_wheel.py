@@ -205,7 +205,7 @@ def nothing(
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     programs = tmp_path / "bin"
     programs.mkdir()
-    for program in ("uv", "uvx", "pipx"):
+    for program in ("uv", "uvx", "pipx", "dirname", "realpath"):
         (programs / program).symlink_to(require_program(program))
     return {
         "PATH": str(programs),
@@ -438,7 +438,8 @@ def test_uvx_serves_a_message_where_nothing_was_installed(
             assert ready is not None
             env = {**nothing, "HOROLOG_SERVER": ready["native"]}
             run(*program, "produce", "words", cwd=tmp_path, env=env, stdin="there and back\n")
-            assert run(*program, "consume", "words", cwd=tmp_path, env=env) == ""
+            read = run(*program, "consume", "words", cwd=tmp_path, env=env)
+            assert "there and back" in read
             took_s = time.monotonic() - begun_s
         finally:
             broker.terminate()
@@ -476,7 +477,7 @@ def test_the_wheel_says_what_it_is(wheel: Path) -> None:
     assert said["Version"] == horolog.__version__
     assert said["License-Expression"] == "Apache-2.0"
     assert {"spark", "java", "oauth", "certificates", "plot"} <= {
-        *(said.get_all("Provides-Extra") or ())
+        *said.get_all("Provides-Extra", [])
     }
     assert len(licences) == 1
     assert "[pytest11]\nhorolog = horolog.testing.plugin\n" in entry_points
