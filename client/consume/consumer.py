@@ -521,12 +521,18 @@ class Consumer(Client):
     async def _take_part(self, wait_ms: int) -> bool:
         """Take part in the group's rebalances, if the consumer is a member. Returns False if it
         still waits for partitions."""
-        if self._closed:
-            raise ClientClosed(f"the client of {self._cluster.address} is closed")
-        if self._group is None:
+        self._check_open()
+        group = self._group
+        if group is None:
             return True
         self._unfinished = ()
-        return await self._group.poll(wait_ms)
+        has_partitions = await group.poll(wait_ms)
+        self._check_open()
+        return has_partitions and self._group is group
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosed(f"the client of {self._cluster.address} is closed")
 
     def _named(self, name: str | None) -> str:
         chosen = self._name if name is None else name

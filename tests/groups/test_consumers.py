@@ -14,6 +14,7 @@ import pytest
 from horolog import (
     Admin,
     ClientClosed,
+    ConnectionFailed,
     Consumer,
     ConsumerRecord,
     FencedInstanceId,
@@ -25,6 +26,9 @@ from horolog import (
     blocking,
 )
 from horolog.clock import SystemClock
+from horolog.protocol.api.groups.join_group import JOIN_GROUP
+from horolog.protocol.api.schema import Api
+from horolog.protocol.api.topics.metadata import METADATA
 from horolog.server.broker import Broker
 from horolog.testing.broker import BrokerThread, running_broker
 
@@ -34,7 +38,7 @@ COUNT = 120
 QUICK: dict[str, Any] = {"heartbeat_interval_ms": 20, "session_timeout_ms": 30_000}
 SHORT: dict[str, Any] = {"heartbeat_interval_ms": 100, "session_timeout_ms": 1_000}
 """For a test in which a session ends."""
-DEADLINE_S = 30.0
+DEADLINE_S = 8.0
 
 Members = Sequence[Consumer]
 
@@ -423,6 +427,85 @@ async def test_what_cannot_be_joined_is_told(broker: Broker, address: str) -> No
         other.subscribe(TOPIC, group=GROUP, assignor="cooperative-sticky", **QUICK)
         with pytest.raises(InconsistentGroupProtocol, match=r"share none of the assignors coop"):
             await other.fetch()
+
+
+def fail_once(consumer: Consumer, failing: Api, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let the next request of this kind fail as if its connection broke. Returns a list that gets
+    the name of the request then."""
+    route, failed = consumer._cluster, list[str]()
+    request = route.request
+
+    async def broken(api: Api, body: object, **options: Any) -> Any:
+        if api is failing and not failed:
+            failed.append(api.name)
+            raise ConnectionFailed("the connection broke")
+        return await request(api, body, **options)
+
+    monkeypatch.setattr(route, "request", broken)
+    return failed
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+async def test_a_member_whose_join_failed_joins_again(
+    broker: Broker, address: str, assignor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"group": GROUP, "assignor": assignor, **QUICK}
+    async with Consumer(address, retry_timeout_ms=0) as one, Consumer(address) as other:
+        one.subscribe(TOPIC, **options)
+        await settled([one], lambda sizes: sizes == [PARTITIONS])
+        fail_once(one, JOIN_GROUP, monkeypatch)
+        other.subscribe(TOPIC, **options)
+        with pytest.raises(ConnectionFailed, match="the connection broke"):
+            await settled([one, other], lambda sizes: False)
+        await settled([one, other], evenly)
+
+
+async def test_an_assignment_that_was_lost_before_its_first_fetch_is_not_read(
+    broker: Broker, address: str
+) -> None:
+    await produce(broker, 0, 40)
+    async with Consumer(address) as slow, Consumer(address) as other:
+        slow.subscribe(TOPIC, group=GROUP, max_poll_interval_ms=200, **QUICK)
+        assert await slow.fetch(max_wait_ms=0) == []  # joins in the background
+        group = slow._group
+        assert group is not None
+        async with asyncio.timeout(DEADLINE_S):
+            while group.membership.lost is None:  # noqa: ASYNC110 - of another task
+                await asyncio.sleep(0.01)
+        other.subscribe(TOPIC, group=GROUP, **QUICK)
+        await settled([other], lambda sizes: sizes == [PARTITIONS])
+        assert await slow.fetch(max_wait_ms=0) == []
+        assert slow.assignment == []
+        await settled([slow, other], evenly)
+
+
+async def test_a_consumer_closes_while_a_fetch_waits_for_the_group(
+    broker: Broker, address: str
+) -> None:
+    async with Consumer(address) as other:
+        other.subscribe(TOPIC, group=GROUP, **QUICK)
+        await settled([other], lambda sizes: sizes == [PARTITIONS])
+        waiting = Consumer(address)
+        waiting.subscribe(TOPIC, group=GROUP, **QUICK)
+        fetch = asyncio.create_task(waiting.fetch(max_wait_ms=20_000))
+        async with asyncio.timeout(DEADLINE_S):
+            while waiting._group is None or waiting._group._joining is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        await waiting.close()
+        with pytest.raises(ClientClosed):
+            await fetch
+
+
+async def test_a_broken_connection_does_not_end_the_look_for_new_partitions(
+    broker: Broker, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Consumer(address, metadata_max_age_ms=50) as consumer:
+        consumer.subscribe(TOPIC, group=GROUP, **QUICK)
+        await settled([consumer], lambda sizes: sizes == [PARTITIONS])
+        failed = fail_once(consumer, METADATA, monkeypatch)
+        async with asyncio.timeout(DEADLINE_S):
+            while not failed:
+                assert await consumer.fetch(max_wait_ms=10) == []
 
 
 @pytest.mark.parametrize(

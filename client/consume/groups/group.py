@@ -7,7 +7,7 @@ taken from it in the middle of its work. Only the requests to the coordinator ru
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -88,9 +88,12 @@ class ConsumerGroup:
         """Assignment that is not carried out yet."""
         self._drops_all = False
         """Whether the partitions were lost while the consumer joined."""
+        self._closed = False
         self._counts: dict[str, int] | None = None
         """Number of partitions of the topics that decide whether this member asks for a
         rebalance: its own, or as leader those of all members."""
+        self._read_by_members: Collection[str] = ()
+        """As leader: the topics to which members subscribe, whether they exist or not."""
         self._is_leader = False
         self._metadata_asked = 0.0
         self._committed_s = clock.monotonic()
@@ -126,13 +129,7 @@ class ConsumerGroup:
             await self._prepare()
             self._start_joining()
         if self._joining is not None:
-            if not self._assigned.keys:
-                await asyncio.wait((self._joining,), timeout=wait_ms / 1000)
-            if self._drops_all:
-                await self._drop_all()
-            if self._joining.done():
-                joining, self._joining = self._joining, None
-                self._target = joining.result()
+            await self._wait_for_assignment(self._joining, wait_ms)
         if self._target is not None:
             await self._carry_out(self._target)
             self._target = None
@@ -185,6 +182,7 @@ class ConsumerGroup:
 
     async def close(self, capped: Mapping[TopicPartition, int]) -> None:
         """Commit, with `capped` as in `positions`, and leave the group."""
+        self._closed = True
         joining, self._joining = self._joining, None
         if joining is not None:
             joining.cancel()
@@ -211,18 +209,36 @@ class ConsumerGroup:
         if now - self._metadata_asked < self._metadata_max_age_s:
             return False
         self._metadata_asked = now
-        before = self._counts or {}
-        names = set(before) if self._is_leader else set()
-        return await self._find_topics(names) != before
+        names = self._read_by_members if self._is_leader else ()
+        counts = await self._requests.ask(partial(self._find_topics, names))
+        return counts != self._counts
 
     def _start_joining(self) -> None:
+        if self._closed:
+            return  # the consumer was closed while another task was in a poll
         self._joining = asyncio.create_task(self._join())
         self._joining.add_done_callback(self._joined)
 
     def _joined(self, joining: "asyncio.Task[list[TopicPartition]]") -> None:
-        if not joining.cancelled():
-            joining.exception()  # marks it as retrieved: the consumer may be closed before a poll
-            self._changed()
+        if joining.cancelled():
+            return
+        # This marks the error as retrieved: the consumer may be closed before a poll.
+        if joining.exception() is not None:
+            self.membership.rebalances = True  # the group still waits for this member
+        self._changed()
+
+    async def _wait_for_assignment(
+        self, joining: "asyncio.Task[list[TopicPartition]]", wait_ms: int
+    ) -> None:
+        """Set the target, if the join has ended or ends while there is nothing to read. Raises the
+        errors of the join."""
+        if not self._assigned.keys:
+            await asyncio.wait((joining,), timeout=wait_ms / 1000)
+        if self._drops_all:
+            await self._give_up()
+        if self._joining is joining and joining.done():
+            self._joining = None
+            self._target = joining.result()
 
     async def _prepare(self) -> None:
         """Give back all partitions before a rebalance, unless they may be kept."""
@@ -252,11 +268,15 @@ class ConsumerGroup:
 
     async def _join_once(self) -> list[TopicPartition]:
         member, subscription = self.membership, self.subscription
-        counts = await self._find_topics(set())
+        counts = await self._find_topics(())
+        if member.lost is not None:
+            self._drops_all = True
         owned: frozenset[TopicPartition] = frozenset()
         if subscription.is_cooperative and not self._drops_all:
             owned = frozenset(self._assigned.keys)
-        metadata = MemberSubscription(tuple(sorted(counts)), owned, member.generation).encode()
+        # Also names of topics that do not exist now: the leader finds them when they are made.
+        topics = tuple(sorted({*counts, *subscription.names}))
+        metadata = MemberSubscription(topics, owned, member.generation).encode()
         joined = await member.join(dict.fromkeys(subscription.assignors, metadata))
         assignments: dict[str, bytes] = {}
         self._is_leader = joined.leader == joined.member_id
@@ -275,11 +295,12 @@ class ConsumerGroup:
         # In threads, because a large group takes long.
         members = await asyncio.to_thread(_members_of, joined)
         names = {topic for one in members for topic in one.subscription.topics}
+        self._read_by_members = names
         self._counts = await self._find_topics(names)
         counts = {topic: count for topic, count in self._counts.items() if topic in names}
         return await asyncio.to_thread(_encoded, assignor, members, counts)
 
-    async def _find_topics(self, others: Iterable[str]) -> dict[str, int]:
+    async def _find_topics(self, others: Collection[str]) -> dict[str, int]:
         """Return the number of partitions of the subscribed topics, and of those of `others` that
         exist. Raises the error of a topic that is named and cannot be read when the consumer first
         joins, such as UnknownTopicOrPartition."""
@@ -321,6 +342,8 @@ class ConsumerGroup:
             if known is not None and key[1] >= known:
                 self._route.forget(key[0])  # the partition is new
         starts = await self._starts(added) if added else {}
+        if self._closed:
+            return
         for key in added:
             self._assigned.add(*key, starts[key])
             self._committed.pop(key, None)
@@ -342,9 +365,17 @@ class ConsumerGroup:
             self._drop(keys)
 
     async def _drop_all(self) -> None:
+        """Give up all partitions, and an assignment that was not carried out yet: the group went on
+        without this member."""
+        self.membership.lost = None
+        self._target = None
+        if self._joining is not None and self._joining.done():
+            self._joining = None
+        await self._give_up()
+
+    async def _give_up(self) -> None:
         """Give up all partitions, which other members may read already. Nothing is committed."""
         self._drops_all = False
-        self.membership.lost = None
         keys = self._assigned.keys
         self._drop(keys)
         if keys and self.subscription.on_revoked is not None:
