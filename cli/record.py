@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -127,33 +128,47 @@ async def _record(
 @contextmanager
 def _opened(to: str) -> Iterator[Emit]:
     """Yield what writes lines to the file; at the end of the block the file is there, unless the
-    block failed. Raises CommandFailed."""
+    block failed. Raises `WrongUsage`, `CommandFailed`."""
     if to == STANDARD_OUTPUT:
         yield emit
         return
     path = Path(to)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    if path.is_dir():
+        raise WrongUsage(f"--to: {to} is a directory; name a file in it")
+    # A device or a pipe is written to, and stays what it is; behind a link, its file is replaced.
+    replaces = path.is_file() or not path.exists()
+    path = path.resolve() if replaces else path
+    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part") if replaces else path
     try:
-        file = part.open("x", encoding="ascii")
+        file = part.open("x" if replaces else "w", encoding="ascii")
     except OSError as error:
         raise WrongUsage(f"--to: {to} cannot be written: {error.strerror}") from None
     try:
-        with file:
-            yield _writing(file, to)
-        os.replace(part, path)
+        yield _writing(file, to)
+        with _failing(to):
+            file.close()
+            if replaces:
+                os.replace(part, path)
+    finally:
+        with suppress(OSError):
+            file.close()
+        if replaces:
+            part.unlink(missing_ok=True)
+    note(f"written to {to}")
+
+
+@contextmanager
+def _failing(to: str) -> Iterator[None]:
+    """Raise `CommandFailed` instead of the errors of a write."""
+    try:
+        yield
     except OSError as error:
         raise CommandFailed(f"{to} cannot be written: {error.strerror}") from None
-    finally:
-        with suppress(FileNotFoundError):
-            part.unlink()
-    note(f"written to {to}")
 
 
 def _writing(file: IO[str], to: str) -> Emit:
     def write(lines: Iterable[str]) -> None:
-        try:
+        with _failing(to):
             file.writelines(f"{line}\n" for line in lines)
-        except OSError as error:
-            raise CommandFailed(f"{to} cannot be written: {error.strerror}") from None
 
     return write

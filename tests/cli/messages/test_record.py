@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import os
+import socket
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +30,7 @@ Run = Callable[..., CommandResult]
 
 
 @pytest.fixture
-def run(horolog_broker: BrokerThread) -> Run:
+def run(horolog_broker: BrokerThread) -> Program:
     return Program(horolog_broker.address)
 
 
@@ -150,6 +152,7 @@ def test_only_the_window_is_recorded(
     [
         (("clicks", "--from", "offset:1", "--to", "x"), 2, "not offsets"),
         (("clicks", "--to", "missing/x"), 2, "--to: missing/x cannot be written: No such file"),
+        (("clicks", "--to", "."), 2, "--to: . is a directory"),
         (("clicks",), 2, "--to"),
         (("nothing", "--to", "x"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
         (("clicks..20161114T17Z..1h", "--from", "now", "--to", "x"), 2, "a window of clicks"),
@@ -167,6 +170,34 @@ def test_what_is_not_recorded(
     assert told.code == code
     assert says in told.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broker_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
+        told = Program(address, cwd=tmp_path)("record", "clicks", "--to", "x")
+    assert told.code == 1
+    assert address in told.err
+    assert "x cannot be written" not in told.err
+
+
+def test_a_pipe_and_a_link_stay(horolog_broker: BrokerThread, run: Program, tmp_path: Path) -> None:
+    fill(horolog_broker, SENT)
+    pipe, link, path = (tmp_path / name for name in ("pipe", "link", "clicks.jsonl"))
+    os.mkfifo(pipe)
+    link.symlink_to(path)
+    descriptor = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        run.ok("record", "clicks", "--to", pipe)
+        piped = os.read(descriptor, 1 << 16)
+    finally:
+        os.close(descriptor)
+    run.ok("record", "clicks", "--to", link)
+    assert (pipe.is_fifo(), link.is_symlink()) == (True, True)
+    assert path.read_bytes() == piped
+    assert len(piped.splitlines()) == 5
+    assert sorted(tmp_path.iterdir()) == sorted((pipe, link, path))
 
 
 HEAD = '{"recording": 1, "topic": "clicks", "partitions": 2, "from_ms": null, "until_ms": null}'
