@@ -158,6 +158,7 @@ ENTRIES: Final = (
         "consume",
         "Read the messages of a window of time, or of a range of offsets.",
     ),
+    CommandEntry("export", ".export", "export", "Write a window of time to Parquet files."),
     CommandEntry("histogram", ".histogram", "histogram", "Count messages by time."),
     CommandEntry("offsets", ".offsets", "offsets", "Say which offset it was at a time."),
     CommandEntry("lag", ".lag", "lag", "Say how far readers are behind."),
