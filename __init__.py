@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from . import blocking
     from .client.administer.admin import Admin
     from .client.consume.consumer import Consumer
+    from .client.consume.tables import read_window
     from .client.consume.time_window import TimeWindow
     from .client.errors import ClientClosed, ConnectionFailed, PartlySent, SecurityError, TlsFailed
     from .client.produce.producer import Producer
@@ -241,11 +242,13 @@ __all__ = [
     "UnsupportedSaslMechanism",
     "UnsupportedVersion",
     "blocking",
+    "read_window",
 ]
 
 _HOMES = {
     ".client.administer.admin": ("Admin",),
     ".client.consume.consumer": ("Consumer",),
+    ".client.consume.tables": ("read_window",),
     ".client.consume.time_window": ("TimeWindow",),
     ".client.errors": (
         "ClientClosed",

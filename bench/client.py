@@ -9,6 +9,7 @@ from typing import Any, Final
 import uvloop
 
 from ..client.consume.consumer import Consumer
+from ..client.consume.tables import read_window
 from ..client.produce.producer import Producer
 from ..clock import SystemClock
 from ..testing.requests import create_topic
@@ -95,11 +96,6 @@ def client_columns() -> Iterator[Figure]:
     """Yield messages a second of `await consumer.fetch_columns()`, over a whole log that is in
     memory."""
 
-    async def fill(address: str) -> None:
-        async with Producer(address, acks=1) as producer:
-            for _ in range(_STORED // BATCH):
-                await producer.send_batch("bench", [VALUE] * BATCH)
-
     async def read_all(consumer: Consumer) -> int:
         consumer.seek("bench", 0, 0)
         count = 0
@@ -112,10 +108,33 @@ def client_columns() -> Iterator[Figure]:
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         raw.call(create_topic("bench", retention_ms=-1))
-        runner.run(fill(server.native))
+        runner.run(_fill(server.native))
         check_end(raw, "bench", _STORED)
         consumer = runner.run(open_consumer(server.native))
         runner.run(read_all(consumer))
         found = rates(lambda: runner.run(read_all(consumer)), rounds=_ROUNDS, seconds=_SECONDS)
         runner.run(consumer.close())
         yield Figure("client_columns", median(found), "msg/s")
+
+
+def client_arrow() -> Iterator[Figure]:
+    """Yield messages a second of `read_window(...)`, over a whole log that is in memory."""
+    with broker() as (server, raw):
+        raw.call(create_topic("bench", retention_ms=-1))
+        asyncio.run(_fill(server.native))
+        check_end(raw, "bench", _STORED)
+
+        def read_all() -> int:
+            count = sum(batch.num_rows for batch in read_window(server.native, "bench"))
+            assert count == _STORED, f"{count} rows of {_STORED}"
+            return count
+
+        read_all()
+        found = rates(read_all, rounds=_ROUNDS, seconds=_SECONDS)
+        yield Figure("client_arrow", median(found), "msg/s")
+
+
+async def _fill(address: str) -> None:
+    async with Producer(address, acks=1) as producer:
+        for _ in range(_STORED // BATCH):
+            await producer.send_batch("bench", [VALUE] * BATCH)

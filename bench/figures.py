@@ -7,7 +7,7 @@ from typing import Final
 
 from .beside import fast_beside_bulk, fast_beside_slow
 from .brokers import MIB
-from .client import client_columns, client_send, client_send_batch
+from .client import client_arrow, client_columns, client_send, client_send_batch
 from .disk import durable_acks, growth
 from .event_loop.longest_turn import longest_turn
 from .figure import Figure
@@ -84,6 +84,7 @@ MEASUREMENTS: Final = (
     Measurement(("client_send",), client_send),
     Measurement(("client_send_batch",), client_send_batch),
     Measurement(("client_columns",), client_columns),
+    Measurement(("client_arrow",), client_arrow),
 )
 
 NAMES: Final = tuple(name for measurement in MEASUREMENTS for name in measurement.names)

@@ -204,6 +204,7 @@ ENTRIES: Final = (
         "record",
         "Write the messages of a window of time to a file, for tests to load.",
     ),
+    CommandEntry("export", ".export", "export", "Write a window of time to Parquet files."),
     CommandEntry("histogram", ".histogram", "histogram", "Count messages by time."),
     CommandEntry("offsets", ".offsets", "offsets", "Say which offset it was at a time."),
     CommandEntry("lag", ".lag", "lag", "Say how far readers are behind."),

@@ -60,6 +60,11 @@ class BackgroundLoop:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the calling thread is the loop's own."""
+        return self._thread is threading.current_thread()
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` in the loop and wait for its result. Interrupting the wait cancels the work.
 

@@ -10,8 +10,9 @@ from typing import Final
 
 import pyarrow as pa
 
+from ..client.consume import arrow
+from ..client.consume.arrow import binary_array, headers_array, number_array
 from ..client.results import ColumnBatch
-from ..protocol.records.binary import BinaryColumn
 from ..protocol.records.columns import Content
 from ..times import INT64_MAX
 from .option_values import OptionError
@@ -55,52 +56,12 @@ def in_window(batch: pa.RecordBatch, times_ms: pa.Array, window: Window) -> pa.R
 
 def times_of(batch: ColumnBatch) -> pa.Array:
     """Return the messages' timestamps as int64, -1 for a message without one."""
-    return _wrapped(pa.int64(), batch.count, batch.timestamps_ms)
+    return number_array(pa.int64(), batch.count, batch.timestamps_ms)
 
 
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows with small batches joined and large ones cut; empty batches are dropped.
-    A row larger than `SPARK_BYTES` gets its own batch."""
-    waiting: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        for piece in _pieces(batch):
-            # Too large a number for a slice, but forty times faster than `nbytes`, which is exact.
-            piece_bytes = piece.get_total_buffer_size()
-            if rows and (rows + piece.num_rows > SPARK_ROWS or size + piece_bytes > SPARK_BYTES):
-                yield _join(waiting)
-                waiting, rows, size = [], 0, 0
-            waiting.append(piece)
-            rows += piece.num_rows
-            size += piece_bytes
-    if waiting:
-        yield _join(waiting)
-
-
-def _pieces(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-    """Cut a batch into batches of up to `SPARK_BYTES`, without copying."""
-    rows = batch.num_rows
-    if not rows:
-        return []
-    if rows == 1 or batch.get_total_buffer_size() <= SPARK_BYTES or batch.nbytes <= SPARK_BYTES:
-        return [batch]
-    return _pieces(batch.slice(0, rows // 2)) + _pieces(batch.slice(rows // 2))
-
-
-def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    return pa.concat_batches(batches)
-
-
-def _wrapped(kind: pa.DataType, count: int, data: memoryview) -> pa.Array:
-    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(data)])
-
-
-def _binary(column: BinaryColumn, count: int) -> pa.Array:
-    valid = None if column.valid is None else pa.py_buffer(column.valid)
-    buffers = [valid, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
-    return pa.Array.from_buffers(pa.binary(), count, buffers, column.nulls)
+    """Yield the same rows in batches for Spark: small ones joined, and large ones cut."""
+    return arrow.joined(batches, SPARK_ROWS, SPARK_BYTES)
 
 
 def _timestamps(batch: ColumnBatch, times_ms: memoryview | None) -> pa.Array:
@@ -108,7 +69,7 @@ def _timestamps(batch: ColumnBatch, times_ms: memoryview | None) -> pa.Array:
         return pa.nulls(batch.count, pa.timestamp("us", tz="UTC"))
     from pyarrow import compute as pc
 
-    known = _wrapped(pa.int64(), batch.count, times_ms)
+    known = number_array(pa.int64(), batch.count, times_ms)
     if (pc.min(known).as_py() or 0) < 0:
         known = pc.if_else(pc.less(known, 0), pa.scalar(None, pa.int64()), known)
     try:
@@ -127,31 +88,23 @@ def _timestamp_types(batch: ColumnBatch) -> pa.Array:
     that has a timestamp type."""
     from pyarrow import compute as pc
 
-    found = _wrapped(pa.int8(), batch.count, batch.timestamp_types).cast(pa.int32())
+    found = number_array(pa.int8(), batch.count, batch.timestamp_types).cast(pa.int32())
     times_ms = times_of(batch)
     if (pc.min(times_ms).as_py() or 0) < 0:
         found = pc.if_else(pc.less(times_ms, 0), pa.scalar(-1, pa.int32()), found)
     return found
 
 
-def _headers(batch: ColumnBatch) -> pa.Array:
-    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-    if batch.headers is None:
-        return pa.nulls(batch.count, kind)
-    found = [[{"key": key, "value": value} for key, value in one] or None for one in batch.headers]
-    return pa.array(found, kind)
-
-
 _CONTENT: Final[dict[str, Content]] = {"key": "keys", "value": "values", "headers": "headers"}
 
 _COLUMNS: Final[dict[str, Callable[[ColumnBatch], pa.Array]]] = {
-    "key": lambda batch: _binary(batch.keys, batch.count),
-    "value": lambda batch: _binary(batch.values, batch.count),
+    "key": lambda batch: binary_array(batch.keys, batch.count),
+    "value": lambda batch: binary_array(batch.values, batch.count),
     "topic": lambda batch: pa.repeat(pa.scalar(batch.topic, pa.string()), batch.count),
     "partition": lambda batch: pa.repeat(pa.scalar(batch.partition, pa.int32()), batch.count),
-    "offset": lambda batch: _wrapped(pa.int64(), batch.count, batch.offsets),
+    "offset": lambda batch: number_array(pa.int64(), batch.count, batch.offsets),
     "timestamp": lambda batch: _timestamps(batch, batch.timestamps_ms),
     "timestampType": _timestamp_types,
-    "headers": _headers,
+    "headers": headers_array,
     "appendTime": lambda batch: _timestamps(batch, batch.append_times_ms),
 }

@@ -439,6 +439,14 @@ class TimeWindow:
             self._messages += sum(batch.count for batch in found or ())
             return found
 
+    async def next_taken(
+        self, form: Callable[[FetchOptions, TimeBounds], WindowForm[T]]
+    ) -> list[T] | None:
+        """Return what `form` selects from the next fetch, possibly nothing; None when the window is
+        read to its end. The caller counts the messages."""
+        async with self._filling:
+            return await self._next(form(self._options, self._bounds), None)
+
     async def close(self) -> None:
         """Stop reading. Needed only for a window that is not read to its end."""
         self._ended = True

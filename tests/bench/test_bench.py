@@ -38,7 +38,7 @@ FIXED_NAMES = set(
     index_memory
     produce_tls fetch_1MiB_tls produce_one_tls produce_acls produce_one_acls acl_check_cost
     time_map_cost time_map_cost_jitter window_topic window_topic_cpu produce_beside_window
-    longest_turn quota_held quota_beside client_send client_send_batch client_columns
+    longest_turn quota_held quota_beside client_send client_send_batch client_columns client_arrow
     """.split()  # noqa: SIM905
 )
 

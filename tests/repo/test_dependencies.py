@@ -44,7 +44,7 @@ def test_the_locks_hold_what_the_project_declares(root: Path, project: dict[str,
     run, dev = (pins(root / "requirements" / f"{lock}.txt") for lock in ("run", "dev"))
     declared = {name_of(text) for text in project["dependencies"]}
     assert declared <= run.keys()
-    for extra in ("dev", "spark", "java", "oauth", "certificates", "plot"):
+    for extra in ("dev", "arrow", "spark", "java", "oauth", "certificates", "plot"):
         assert {name_of(text) for text in project["optional-dependencies"][extra]} <= dev.keys()
     assert {name: pin for name, pin in dev.items() if name in run} == run
 

@@ -1,0 +1,282 @@
+"""`horolog export`: writes the messages of a window of time to Parquet files."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ..client.administer.admin import Admin
+from ..client.administer.counting import intervals_of
+from ..client.cluster.servers import Servers
+from ..client.consume.tables import read_window
+from ..clock import SystemClock
+from ..protocol.window_topics import WindowName, parse_window_name
+from ..times import TimeError, format_time, parse_length
+from ..values import value_class
+from .errors import CommandFailed, WrongUsage, note
+from .options import (
+    DEFAULT_SERVER,
+    AnyUnit,
+    Json,
+    Partition,
+    ReadFrom,
+    Server,
+    TopicName,
+    check_read_from,
+    parse_bounds,
+)
+from .output import emit, json_line, plural, shown_size
+from .replay import ReplayWindow, WindowedBy, window_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SUFFIX: Final = ".parquet"
+_GROUP_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of rows in memory after which a row group is written."""
+
+_GROUP_ROWS: Final = 1_000_000
+
+
+@value_class
+class ExportedFile:
+    """A file to write, and the window of time of its messages."""
+
+    path: Path
+    window: ReplayWindow
+
+
+def export(
+    topic: TopicName,
+    to: Annotated[
+        Path, typer.Option("--to", metavar="FILE", help="File to write; it ends in .parquet.")
+    ],
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            help="First time: a time (2016-11-14T17:24:32Z, now, @-1h, epoch milliseconds), or a "
+            "range @A:B that sets --until too. The first message when not given.",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="End, before that time; all messages stored when not given."
+        ),
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="Write a file for each interval of this length (30s, 5m, 1h, 7d), beginning at "
+            "--from. The name of each file has the time at which its interval begins.",
+        ),
+    ] = None,
+    by: Annotated[
+        WindowedBy,
+        typer.Option(
+            help="A window goes by the messages' own times, or by when the broker appended them."
+        ),
+    ] = WindowedBy.CREATE,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace files that exist.")
+    ] = False,
+    read_committed: Annotated[
+        bool,
+        typer.Option("--read-committed", help="Leave out messages of aborted transactions."),
+    ] = False,
+    partition: Partition = None,
+    read_from: ReadFrom = "leader",
+    server: Server = DEFAULT_SERVER,
+    as_json: Json = False,
+    any_unit: AnyUnit = False,
+) -> None:
+    """Write a window of time to Parquet files.
+
+    The file gets exactly the messages whose time is at or after --from and before --until, in the
+    order of their offsets, one partition after the other. Its columns are partition, offset,
+    timestamp (milliseconds, UTC), key, value and headers. Messages without a time are in no window.
+    A file appears under its name when it is complete.
+
+    With --every 1h, `--to clicks.parquet` writes clicks-2016-11-14T17-00-00Z.parquet and so on; an
+    interval without messages gets no file. --until is then now unless given. Each file is named on
+    standard output; with --json as {"file", "messages", "bytes", "from_ms", "until_ms"}.
+
+    Needs pyarrow: pip install 'horolog[arrow]'.
+    """
+    now_ms = SystemClock().now_ms()
+    check_read_from(server, read_from)
+    bounds = parse_bounds(start, until, now_ms, any_unit)
+    window = window_of(bounds, by)
+    if window is None and bounds != (None, None):
+        raise WrongUsage("--from, --until: offset:N is no time, and a window of time is exported")
+    topic, window = _named(server, topic, window or ReplayWindow(None, None, by), bounds)
+    files = [ExportedFile(to, window)] if every is None else _split(to, window, every, now_ms)
+    _check_target(to, [] if overwrite else files)
+    read = partial(
+        read_window,
+        server,
+        topic,
+        partitions=None if partition is None else [partition],
+        read_committed=read_committed,
+        read_from=read_from,
+        check_units=False,
+    )
+    written = messages = 0
+    for file in files:
+        count = _export(file, read, skip_empty=every is not None)
+        if count is not None:
+            emit([_line(file, count, as_json)])
+            written, messages = written + 1, messages + count
+    if every is not None:
+        note(f"{messages:,} {plural(messages, 'message')} in {written:,} {plural(written, 'file')}")
+
+
+def _named(
+    server: Servers, topic: str, window: ReplayWindow, bounds: tuple[object, object]
+) -> tuple[str, ReplayWindow]:
+    """Return the topic and window to read: those that the topic's name means, if it means a
+    window."""
+
+    async def ask() -> WindowName | None:
+        async with Admin(server) as admin:
+            return await admin.find_window(topic)
+
+    named = None if parse_window_name(topic) is None else asyncio.run(ask())
+    if named is None:
+        return topic, window
+    if bounds != (None, None) or window.by is not WindowedBy.CREATE:
+        raise WrongUsage(
+            f"{topic} names a window of {named.base} already: leave out --from, --until and --by, "
+            f"or export {named.base}"
+        )
+    by = WindowedBy.APPEND if named.by_append else WindowedBy.CREATE
+    return named.base, ReplayWindow(named.from_ms, named.until_ms, by)
+
+
+def _split(to: Path, window: ReplayWindow, every: str, now_ms: int) -> list[ExportedFile]:
+    """Return a file for each interval. Raises WrongUsage."""
+    if window.from_ms is None:
+        raise WrongUsage("--every needs --from, where the first interval begins")
+    until_ms = now_ms if window.until_ms is None else window.until_ms
+    try:
+        length = timedelta(milliseconds=parse_length(every))
+        intervals = intervals_of(
+            window.from_ms, until_ms, length, window.by.value, check_units=False
+        )
+    except TimeError as error:
+        raise WrongUsage(f"--every: {error}") from None
+    except OverflowError:
+        raise WrongUsage(f"--every: {every!r} is longer than all of time: write 1h or 7d") from None
+    except ValueError as error:
+        raise WrongUsage(f"--from, --until, --every: {error}") from None
+    starts = range(intervals.from_ms, intervals.until_ms, intervals.every_ms)
+    return [
+        ExportedFile(
+            to.with_name(f"{to.stem}-{_name_of(start_ms)}{to.suffix}"),
+            ReplayWindow(
+                start_ms, min(start_ms + intervals.every_ms, intervals.until_ms), window.by
+            ),
+        )
+        for start_ms in starts
+    ]
+
+
+def _name_of(time_ms: int) -> str:
+    """Return a time for the name of a file, without colons, which Windows and HDFS refuse."""
+    return format_time(time_ms).replace(":", "-").replace(".000Z", "Z")
+
+
+def _check_target(to: Path, new: list[ExportedFile]) -> None:
+    """Raise WrongUsage unless files can be written here, and those in `new` do not exist."""
+    if to.suffix != _SUFFIX or not to.stem:
+        raise WrongUsage(f"--to: {to} has to be a file whose name ends in {_SUFFIX}")
+    if not to.parent.is_dir():
+        raise WrongUsage(f"--to: {to.parent} is no folder: make it first")
+    present = {entry.name for entry in os.scandir(to.parent)} if new else set()
+    for file in new:
+        if file.path.name in present:
+            raise WrongUsage(f"--to: {file.path} exists; --overwrite replaces it")
+
+
+def _export(
+    file: ExportedFile, read: "partial[pa.RecordBatchReader]", *, skip_empty: bool
+) -> int | None:
+    """Write a file; return the number of messages, or None if there are none and no file."""
+    window = file.window
+    try:
+        reader = read(window.from_ms, window.until_ms, by=window.by.value)
+    except ImportError as error:
+        raise CommandFailed(
+            "export needs pyarrow, which the extra `arrow` installs: pip install 'horolog[arrow]' "
+            f"({error.__cause__})"
+        ) from None
+    from pyarrow.parquet import ParquetWriter
+
+    part = file.path.with_name(f".{file.path.name}.part")
+    count = 0
+    groups = _row_groups(reader)
+    group = next(groups, None)
+    if group is None and skip_empty:
+        return None
+    try:
+        with _writing(file.path):
+            writer = ParquetWriter(part, reader.schema)
+        while group is not None:
+            with _writing(file.path):
+                writer.write_table(group, row_group_size=group.num_rows)
+            count += group.num_rows
+            group = next(groups, None)
+        with _writing(file.path):
+            writer.close()
+            part.replace(file.path)
+    finally:
+        part.unlink(missing_ok=True)
+    return count
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Name the file in errors of the file system."""
+    try:
+        yield
+    except OSError as error:
+        raise CommandFailed(f"--to: {path} cannot be written: {error.strerror or error}") from error
+
+
+def _row_groups(reader: "pa.RecordBatchReader") -> "Iterator[pa.Table]":
+    """Yield the rows in tables large enough for a row group."""
+    import pyarrow as pa
+
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in reader:
+        waiting.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _line(file: ExportedFile, count: int, as_json: bool) -> str:
+    size = file.path.stat().st_size
+    if as_json:
+        return json_line(
+            file=str(file.path),
+            messages=count,
+            bytes=size,
+            from_ms=file.window.from_ms,
+            until_ms=file.window.until_ms,
+        )
+    return f"{file.path}  {count:,} {plural(count, 'message')}, {shown_size(size)}"
