@@ -15,10 +15,12 @@ from ..client.administer.admin import Admin
 from ..client.administer.counting import intervals_of
 from ..client.cluster.servers import Servers
 from ..client.consume.tables import read_window
+from ..client.consume.time_bounds import APPEND, CREATE, TimeBounds, WindowBy
 from ..clock import SystemClock
 from ..protocol.window_topics import WindowName, parse_window_name
 from ..times import TimeError, format_time, parse_length
 from ..values import value_class
+from .consume.reading import WindowedBy, window_of
 from .errors import CommandFailed, WrongUsage, note
 from .options import (
     DEFAULT_SERVER,
@@ -32,7 +34,6 @@ from .options import (
     parse_bounds,
 )
 from .output import emit, json_line, plural, shown_size
-from .replay import ReplayWindow, WindowedBy, window_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,7 +50,7 @@ class ExportedFile:
     """A file to write, and the window of time of its messages."""
 
     path: Path
-    window: ReplayWindow
+    window: TimeBounds
 
 
 def export(
@@ -115,10 +116,10 @@ def export(
     now_ms = SystemClock().now_ms()
     check_read_from(server, read_from)
     bounds = parse_bounds(start, until, now_ms, any_unit)
-    window = window_of(bounds, by)
+    window = window_of(bounds, by.value)
     if window is None and bounds != (None, None):
         raise WrongUsage("--from, --until: offset:N is no time, and a window of time is exported")
-    topic, window = _named(server, topic, window or ReplayWindow(None, None, by), bounds)
+    topic, window = _named(server, topic, window or TimeBounds(None, None, by.value), bounds)
     files = [ExportedFile(to, window)] if every is None else _split(to, window, every, now_ms)
     _check_target(to, [] if overwrite else files)
     read = partial(
@@ -141,8 +142,8 @@ def export(
 
 
 def _named(
-    server: Servers, topic: str, window: ReplayWindow, bounds: tuple[object, object]
-) -> tuple[str, ReplayWindow]:
+    server: Servers, topic: str, window: TimeBounds, bounds: tuple[object, object]
+) -> tuple[str, TimeBounds]:
     """Return the topic and window to read: those that the topic's name means, if it means a
     window."""
 
@@ -153,25 +154,23 @@ def _named(
     named = None if parse_window_name(topic) is None else asyncio.run(ask())
     if named is None:
         return topic, window
-    if bounds != (None, None) or window.by is not WindowedBy.CREATE:
+    if bounds != (None, None) or window.by != CREATE:
         raise WrongUsage(
             f"{topic} names a window of {named.base} already: leave out --from, --until and --by, "
             f"or export {named.base}"
         )
-    by = WindowedBy.APPEND if named.by_append else WindowedBy.CREATE
-    return named.base, ReplayWindow(named.from_ms, named.until_ms, by)
+    by: WindowBy = APPEND if named.by_append else CREATE
+    return named.base, TimeBounds(named.from_ms, named.until_ms, by)
 
 
-def _split(to: Path, window: ReplayWindow, every: str, now_ms: int) -> list[ExportedFile]:
+def _split(to: Path, window: TimeBounds, every: str, now_ms: int) -> list[ExportedFile]:
     """Return a file for each interval. Raises WrongUsage."""
     if window.from_ms is None:
         raise WrongUsage("--every needs --from, where the first interval begins")
     until_ms = now_ms if window.until_ms is None else window.until_ms
     try:
         length = timedelta(milliseconds=parse_length(every))
-        intervals = intervals_of(
-            window.from_ms, until_ms, length, window.by.value, check_units=False
-        )
+        intervals = intervals_of(window.from_ms, until_ms, length, window.by, check_units=False)
     except TimeError as error:
         raise WrongUsage(f"--every: {error}") from None
     except OverflowError:
@@ -182,9 +181,7 @@ def _split(to: Path, window: ReplayWindow, every: str, now_ms: int) -> list[Expo
     return [
         ExportedFile(
             to.with_name(f"{to.stem}-{_name_of(start_ms)}{to.suffix}"),
-            ReplayWindow(
-                start_ms, min(start_ms + intervals.every_ms, intervals.until_ms), window.by
-            ),
+            TimeBounds(start_ms, min(start_ms + intervals.every_ms, intervals.until_ms), window.by),
         )
         for start_ms in starts
     ]
@@ -213,7 +210,7 @@ def _export(
     """Write a file; return the number of messages, or None if there are none and no file."""
     window = file.window
     try:
-        reader = read(window.from_ms, window.until_ms, by=window.by.value)
+        reader = read(window.from_ms, window.until_ms, by=window.by)
     except ImportError as error:
         raise CommandFailed(
             "export needs pyarrow, which the extra `arrow` installs: pip install 'horolog[arrow]' "

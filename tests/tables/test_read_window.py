@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from horolog import NewRecord, TimeError, UnknownTopicOrPartition, blocking, read_window
 from horolog.client.consume import tables
+from horolog.client.consume.time_bounds import WindowBy
 from horolog.testing.broker import BrokerThread
 from horolog.tests.client.test_window_properties import (
     Sent,
@@ -54,7 +55,7 @@ def filled(broker: BrokerThread) -> str:
     data=st.data(),
 )
 def test_a_table_is_what_a_plain_list_says(
-    broker: BrokerThread, made: dict[str, str], sent: list[Sent], by: str, data: st.DataObject
+    broker: BrokerThread, made: dict[str, str], sent: list[Sent], by: WindowBy, data: st.DataObject
 ) -> None:
     topic = fill(broker, made, sent)
     records = everything(broker.address, topic, sum(len(one.times_ms) for one in sent))
