@@ -18,7 +18,7 @@ from ..client.produce.producer import Compression, Producer
 from ..client.results import SentRecord
 from ..clock import Clock, SystemClock
 from ..config.units import SIZE, UnitError, parse_amount
-from ..protocol.errors import HorologError, TopicAlreadyExists
+from ..protocol.errors import HorologError, TopicAlreadyExists, UnknownTopicOrPartition
 from ..times import TimeError, parse_length
 from ..values import value_class
 from .errors import CommandFailed, WrongUsage, note
@@ -201,14 +201,22 @@ async def _in_topic(
     """Run the load in the topic, or in one of its own that is deleted at the end."""
     name = topic or f"horolog-load-{os.urandom(6).hex()}"
     async with Admin(server) as admin:
-        with suppress(*(TopicAlreadyExists,) if topic else ()):
-            await admin.create_topic(name, partitions=partitions)
+        await create_if_missing(admin, name, partitions)
         try:
             count = await admin.partition_count(name)
             return await _Run(server, name, count, wanted, clock).run()
         finally:
             if topic is None:
                 await _delete(admin, name)
+
+
+async def create_if_missing(admin: Admin, name: str, partitions: int) -> None:
+    """Create a topic unless it exists. For one that exists no right to create topics is needed."""
+    try:
+        await admin.partition_count(name)
+    except UnknownTopicOrPartition:
+        with suppress(TopicAlreadyExists):
+            await admin.create_topic(name, partitions=partitions)
 
 
 async def _delete(admin: Admin, name: str) -> None:

@@ -146,8 +146,8 @@ class _Watching:
             check_units=False,
         )
 
-    async def _ends(self, admin: Admin) -> dict[TopicPartition, int]:
-        """Return the offset of the next message of each partition."""
+    async def _ends(self, admin: Admin) -> dict[TopicPartition, int | None]:
+        """Return the offset of the next message of each partition; None if the answer is an error."""
         counts = await admin.list_topics()
         missing = next((name for name in self._wanted if name not in counts), None)
         if missing is not None:
@@ -155,7 +155,7 @@ class _Watching:
         names = self._wanted or list(counts)
         keys = [(name, number) for name in names for number in range(counts[name])]
         found = await self._all(lambda key: _end(admin, key), keys)
-        return {key: end for key, end in zip(keys, found, strict=True) if end is not None}
+        return dict(zip(keys, found, strict=True))
 
     async def _all(
         self, question: Callable[[K], Awaitable[T]], keys: Iterable[K]
@@ -175,12 +175,11 @@ class _Watching:
         self,
         admin: Admin,
         sampler: Consumer,
-        before: Mapping[TopicPartition, int],
-        ends: Mapping[TopicPartition, int],
+        before: Mapping[TopicPartition, int | None],
+        ends: Mapping[TopicPartition, int | None],
         seconds: float,
     ) -> TopInterval:
-        # A partition that was added in the interval was empty before.
-        new = {key: max(end - before.get(key, 0), 0) for key, end in ends.items()}
+        new = new_messages(before, ends)
         lateness = await self._lateness(sampler, new, ends)
         lags = await self._lags(admin)
         messages: dict[str, int] = {}
@@ -203,7 +202,7 @@ class _Watching:
         self,
         sampler: Consumer,
         new: Mapping[TopicPartition, int],
-        ends: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int | None],
     ) -> dict[str, float]:
         """Read the newest message of partitions with new ones; return the lateness by topic, in
         seconds."""
@@ -211,7 +210,7 @@ class _Watching:
             return {}
         busy = sorted((key for key in new if new[key]), key=lambda key: -new[key])[:_SAMPLED]
         for key in busy:
-            sampler.assign(*key, offset=ends[key] - 1)
+            sampler.assign(*key, offset=(ends[key] or 1) - 1)
         found: dict[str, float] = {}
         left = set(busy)
         while left:
@@ -221,12 +220,15 @@ class _Watching:
                 break  # trimmed or deleted meanwhile: the next interval has a sample again
             if not records:
                 break
+            for key in {(record.topic, record.partition) for record in records} & left:
+                # A busy partition must not keep the loop going for one that has no answer.
+                sampler.unassign(*key)
+                left.discard(key)
             for record in records:
-                left.discard((record.topic, record.partition))
                 if record.append_time_ms is not None and record.timestamp_ms is not None:
                     late_s = max(record.append_time_ms - record.timestamp_ms, 0) / 1000
                     found[record.topic] = max(found.get(record.topic, 0.0), late_s)
-        for key in busy:
+        for key in left:
             sampler.unassign(*key)
         return found
 
@@ -250,6 +252,18 @@ class _Watching:
                 if worst is None or (seconds or 0, messages) > (worst[1] or 0, worst[0]):
                     found[topic] = messages, seconds, name
         return found
+
+
+def new_messages(
+    before: Mapping[TopicPartition, int | None], ends: Mapping[TopicPartition, int | None]
+) -> dict[TopicPartition, int]:
+    """Return how many messages each partition with a known end got; 0 if its end before is not
+    known. A partition that was added meanwhile was empty before."""
+    return {
+        key: max(end - start, 0) if (start := before.get(key, 0)) is not None else 0
+        for key, end in ends.items()
+        if end is not None
+    }
 
 
 async def _end(admin: Admin, key: TopicPartition) -> int:

@@ -219,6 +219,7 @@ class Consumption:
         self, settled: SettledMessages, arrivals: FetchQueue, sink: MessageSink
     ) -> None:
         """Hand out messages as they come, each after it was held; on Ctrl-C those that are held."""
+        arrivals.start()
         arriving = asyncio.ensure_future(arrivals.next())
         try:
             while True:

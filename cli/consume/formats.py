@@ -166,8 +166,13 @@ def unescaped(text: str, flag: str) -> str:
         code = escape[1]
         if code in _ESCAPES:
             return _ESCAPES[code]
+        if len(code) > 1 and not 0xD800 <= (number := int(code[1:], 16)) <= 0xDFFF:
+            return chr(number)
         if len(code) > 1:
-            return chr(int(code[1:], 16))
+            raise WrongUsage(
+                f"{flag}: {printable(escape[0])} is half of a character of UTF-16: write the "
+                "character itself"
+            )
         raise WrongUsage(
             f"{flag}: {printable(escape[0])} is no escape: write \\n, \\t, \\r, \\0, \\e, \\xNN, "
             "\\uNNNN, or \\\\ for a backslash"

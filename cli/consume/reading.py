@@ -445,32 +445,41 @@ class SourceChain:
 
     def __init__(self, sources: Sequence[MessageSource], *, follow: bool) -> None:
         self._sources = sources
-        self._follow = follow
+        self._arrived = FetchQueue(sources) if follow and len(sources) > 1 else None
 
     @property
     def is_live(self) -> bool:
+        if self._arrived is not None:
+            return self._arrived.is_live
         return all(source.is_live for source in self._sources)
 
     async def batches(self) -> AsyncIterator[list[ConsumerRecord]]:
-        if not self._follow or len(self._sources) == 1:
+        if self._arrived is None:
             for source in self._sources:
                 async for batch in source.batches():
                     yield batch
             return
-        arrived = FetchQueue(self._sources)
+        self._arrived.start()
         try:
-            while (found := await arrived.next()) is not None:
+            while (found := await self._arrived.next()) is not None:
                 yield found
         finally:
-            await arrived.stop()
+            await self._arrived.stop()
 
 
 _AHEAD: Final = 4
 """Fetches that are read ahead of where the messages go."""
 
 
-_Queued = list[ConsumerRecord] | Exception | None
-"""Messages of a fetch, the error of a source, or None for its end."""
+@value_class
+class _Queued:
+    """What a source yielded."""
+
+    source: int
+    content: list[ConsumerRecord] | Exception | None
+    """Messages of a fetch, the error of the source, or None for its end."""
+    is_live: bool
+    """Whether the source was live when it had yielded this."""
 
 
 class FetchQueue:
@@ -478,19 +487,36 @@ class FetchQueue:
     taken."""
 
     def __init__(self, sources: Sequence[MessageSource]) -> None:
-        self._batches: asyncio.Queue[_Queued] = asyncio.Queue(_AHEAD)
+        self._sources = sources
+        self._queued: asyncio.Queue[_Queued] = asyncio.Queue(_AHEAD)
         self._left = len(sources)
-        self._tasks = [asyncio.create_task(self._pump(source.batches())) for source in sources]
+        self._not_live = set(range(len(sources)))
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def is_live(self) -> bool:
+        """Whether everything that was stored when reading began was returned by `next`. The sources
+        themselves are ahead of that."""
+        return not self._not_live
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._tasks = [
+            asyncio.create_task(self._pump(number, source))
+            for number, source in enumerate(self._sources)
+        ]
 
     async def next(self) -> list[ConsumerRecord] | None:
         """Return the next fetch; None when all sources have ended. Raises the error of a source.
         A cancelled call loses nothing."""
         while self._left:
-            found = await self._batches.get()
-            if isinstance(found, Exception):
-                raise found
-            if found is not None:
-                return found
+            found = await self._queued.get()
+            if found.is_live:
+                self._not_live.discard(found.source)
+            if isinstance(found.content, Exception):
+                raise found.content
+            if found.content is not None:
+                return found.content
             self._left -= 1
         return None
 
@@ -500,11 +526,11 @@ class FetchQueue:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _pump(self, batches: AsyncIterator[list[ConsumerRecord]]) -> None:
+    async def _pump(self, number: int, source: MessageSource) -> None:
+        content: Exception | None = None
         try:
-            async for batch in batches:
-                await self._batches.put(batch)
+            async for batch in source.batches():
+                await self._queued.put(_Queued(number, batch, source.is_live))
         except Exception as error:
-            await self._batches.put(error)
-        else:
-            await self._batches.put(None)
+            content = error
+        await self._queued.put(_Queued(number, content, True))

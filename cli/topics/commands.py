@@ -13,7 +13,7 @@ from ...client.results import AfterEnd, Found, NoTimestamps, TopicDescription
 from ...clock import SystemClock
 from ...config.topic import shown_value
 from ...protocol.api.log.list_offsets import EARLIEST, LATEST
-from ...protocol.errors import HorologError
+from ...protocol.errors import HorologError, OffsetOutOfRange
 from ...values import value_class
 from ..broker_requests import ask, partitions_of
 from ..errors import CommandFailed, WrongUsage, is_terminal, note
@@ -411,10 +411,24 @@ async def _trim_plan(
         # changes nothing.
         offsets = [await _offset(admin, name, number, before) for number in partitions]
         there = [await partition_extent(admin, name, number) for number in partitions]
+    if isinstance(before, AtOffset):
+        _check_offset(name, there, before.offset)
     return [
         await _leaving(server, name, one, offset)
         for one, offset in zip(there, offsets, strict=True)
     ]
+
+
+def _check_offset(name: str, there: Sequence[PartitionExtent], offset: int) -> None:
+    """Raise OffsetOutOfRange if a partition ends before the offset: no partition is trimmed then."""
+    short = [one for one in there if one.end < offset]
+    if short:
+        ends = ", ".join(f"{name}-{one.partition} at offset {one.end}" for one in short[:5])
+        more = f" and {len(short) - 5} more" if len(short) > 5 else ""
+        raise OffsetOutOfRange(
+            f"--before offset:{offset} is behind the end of {ends}{more}, so nothing was trimmed: "
+            "give a lower offset, --partition N, or --before latest"
+        )
 
 
 async def _leaving(

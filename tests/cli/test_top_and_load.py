@@ -1,17 +1,21 @@
 """`horolog top` and `horolog load`."""
 
+import asyncio
 import math
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog import blocking
-from horolog.cli.load import Latencies
+from horolog import Admin, blocking
+from horolog.cli.load import Latencies, create_if_missing
+from horolog.cli.top import new_messages
 from horolog.clock import SystemClock
+from horolog.protocol.errors import TopicAuthorizationFailed, UnknownTopicOrPartition
 from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult
 
@@ -110,6 +114,31 @@ def test_what_top_refuses(ask: Run, options: list[str], text: str) -> None:
 
 def test_top_of_a_topic_that_is_missing(ask: Run) -> None:
     assert "UNKNOWN_TOPIC_OR_PARTITION" in ask("top", "nowhere", "-n", "1", code=1).err
+
+
+def test_an_end_that_was_not_known_is_no_burst_of_messages() -> None:
+    before = {("t", 0): 5, ("t", 1): None, ("t", 3): 9, ("t", 4): 9}
+    ends = {("t", 0): 7, ("t", 1): 1_000, ("t", 2): 3, ("t", 3): None, ("t", 4): 2}
+    assert new_messages(before, ends) == {("t", 0): 2, ("t", 1): 0, ("t", 2): 3, ("t", 4): 0}
+
+
+class NoCreation:
+    """Admin of a user who may not create topics."""
+
+    async def partition_count(self, name: str) -> int:
+        if name != "there":
+            raise UnknownTopicOrPartition(name)
+        return 1
+
+    async def create_topic(self, name: str, **options: object) -> None:
+        raise TopicAuthorizationFailed(name)
+
+
+def test_load_into_a_topic_that_exists_needs_no_right_to_create() -> None:
+    admin = cast(Admin, NoCreation())
+    asyncio.run(create_if_missing(admin, "there", 1))
+    with pytest.raises(TopicAuthorizationFailed):
+        asyncio.run(create_if_missing(admin, "missing", 1))
 
 
 @pytest.mark.parametrize("protocol", ["native", "kafka"])

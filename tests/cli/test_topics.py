@@ -1,5 +1,6 @@
 """`horolog topic`, and what every command that asks a server has in common."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -257,11 +258,23 @@ def test_trimming_by_offset_and_time(horolog: Program, ask: Run, topic: str) -> 
     ]
 
 
+def test_an_offset_behind_one_partition_trims_no_other(
+    horolog: Program, ask: Run, topic: str
+) -> None:
+    ask("topic", "create", topic, "--partitions", "2")
+    for partition, lines in (("0", "a\nb\nc\n"), ("1", "a\n")):
+        horolog.ok("produce", topic, "--partition", partition, stdin=lines)
+    refused = horolog("topic", "trim", topic, "--before", "offset:2", "--json")
+    assert refused.code == 1
+    assert json.loads(refused.err)["error"] == "OFFSET_OUT_OF_RANGE"
+    assert first_offsets(ask, topic) == [0, 0]
+
+
 def test_trims_that_are_refused_change_nothing(horolog: Program, ask: Run, topic: str) -> None:
     ask("topic", "create", topic, "--set", "message.format.version=0.9.0")
     horolog.ok("produce", topic, stdin="a\nb\n")
     beyond = horolog("topic", "trim", topic, "--before", "offset:3")
-    assert (beyond.code, "high watermark" in beyond.err) == (1, True)
+    assert (beyond.code, f"behind the end of {topic}-0 at offset 2" in beyond.err) == (1, True)
     timeless = horolog("topic", "trim", topic, "--before", "now")
     assert (timeless.code, timeless.err != "") == (1, True)
     for wrong in ("offset:x", "yesterday", "offset:-1"):

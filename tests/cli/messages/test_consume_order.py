@@ -1,13 +1,14 @@
 """`horolog consume --order time`, `--settle`, `--speed` and `--follow`: messages by their times,
 from runs on disk and as they come."""
 
+import asyncio
 import json
 import select
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from pathlib import Path
 from random import Random
-from typing import IO
+from typing import IO, cast
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from horolog import ConsumerRecord
 from horolog.cli.consume import ordering
 from horolog.cli.consume.ordering import SettledMessages, SortedMessages
+from horolog.cli.consume.reading import SourceChain
 from horolog.cli.consume.sinks import ReplayPace
 from horolog.cli.errors import CommandFailed
 from horolog.protocol.records.layout import TimestampType
@@ -306,3 +308,35 @@ def test_following_windows_of_several_topics(horolog: Program, ask: Run, topic: 
             assert receive(process) == f"new {name}"
         _, err = ended(process)
     assert json.loads(err)["messages"] == 4
+
+
+class StoredBatches:
+    """A source that is far ahead of its reader: stored messages, then none any more."""
+
+    def __init__(self, topic: str, count: int) -> None:
+        self.is_live = False
+        self._stored = [
+            [ConsumerRecord(topic, 0, n, T0 + n, None, None, b"", (), None)] for n in range(count)
+        ]
+
+    async def batches(self) -> AsyncIterator[list[ConsumerRecord]]:
+        for number, batch in enumerate(self._stored, 1):
+            self.is_live = number == len(self._stored)
+            yield batch
+        await asyncio.Event().wait()
+
+
+def test_followed_sources_are_live_when_their_stored_messages_were_given_out() -> None:
+    async def run() -> list[tuple[str, int]]:
+        chain = SourceChain([StoredBatches("a", 2), StoredBatches("b", 2)], follow=True)
+        found: list[tuple[str, int]] = []
+        batches = chain.batches()
+        async for batch in batches:
+            found += [(record.topic, record.offset) for record in batch]
+            await asyncio.sleep(0)  # the sources read on
+            if chain.is_live:
+                break
+        await cast(AsyncGenerator[object], batches).aclose()
+        return found
+
+    assert sorted(asyncio.run(run())) == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]

@@ -98,6 +98,7 @@ def test_the_partition_of_lines_can_be_ignored(horolog: Program, ask: Run, topic
         (["--key-separator", ":", "-k", "k"], "every line has a key of its own"),
         (["--key-separator", ""], "at least one character"),
         (["--key-separator", "\\q"], "--key-separator: \\q is no escape"),
+        (["--key-separator", "\\ud800"], "--key-separator: \\ud800 is half of a character"),
     ],
 )
 def test_options_that_make_no_sense_are_wrong_usage(
