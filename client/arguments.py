@@ -39,15 +39,52 @@ def check_int(number: int, name: str) -> None:
         raise TypeError(f"{name} is an int, not {type(number).__name__}")
 
 
-def check_settings(settings: Mapping[str, str | None] | Mapping[str, str]) -> None:
-    """Raise TypeError unless the settings map names to texts, or to None."""
+SettingValue = str | int | timedelta | datetime
+"""Value of a setting as a program gives it."""
+
+
+def setting_texts(settings: Mapping[str, SettingValue | None]) -> dict[str, str | None]:
+    """Return settings as a request carries them: a timedelta in milliseconds, a datetime in epoch
+    milliseconds, a bool as true or false.
+
+    Raises TypeError unless the settings map names to values, or to None; and for a timedelta or a
+    datetime of a setting whose name does not end in `.ms`. Raises ValueError for a timedelta with a
+    part of a millisecond, `TimeError` for a datetime without a zone or before 1970.
+    """
     if not isinstance(settings, Mapping):
         raise TypeError(f"settings is a mapping, not {type(settings).__name__}")
+    found: dict[str, str | None] = {}
     for name, value in settings.items():
         if not isinstance(name, str):
             raise TypeError(f"settings: the name of a setting is a str, not {type(name).__name__}")
-        if not (value is None or isinstance(value, str)):
-            raise TypeError(f"settings: the value of {name} is a str, not {type(value).__name__}")
+        found[name] = None if value is None else _setting_text(name, value)
+    return found
+
+
+def _setting_text(name: str, value: SettingValue) -> str:
+    if isinstance(value, timedelta | datetime) and not name.endswith(".ms"):
+        raise TypeError(
+            f"settings: {name} is not in milliseconds, so its value is a str or an int, not "
+            f"{type(value).__name__}"
+        )
+    match value:
+        case str():
+            return value
+        case bool():
+            return str(value).lower()
+        case int():
+            return str(value)
+        case timedelta():
+            milliseconds, rest = divmod(value, _MILLISECOND)
+            if rest:
+                raise ValueError(f"settings: {name} is in whole milliseconds, not {value}")
+            return str(milliseconds)
+        case datetime():
+            return str(_of_datetime(value, up=False))
+    raise TypeError(
+        f"settings: the value of {name} is a str, int, timedelta or datetime, not "
+        f"{type(value).__name__}"
+    )
 
 
 def epoch_ms(

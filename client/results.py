@@ -1,6 +1,7 @@
 """Result classes of the clients."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from ..protocol.errors import HorologError
@@ -8,6 +9,7 @@ from ..protocol.lag import Lag
 from ..protocol.records.binary import BinaryColumn
 from ..protocol.records.kernel.terms import RecordHeaders
 from ..protocol.records.layout import TimestampType
+from ..times import EPOCH, TimeError
 from ..values import frozen_class
 
 
@@ -74,6 +76,21 @@ class ConsumerRecord(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
     append_time_ms: int | None = None
     """Time at which the broker appended the message; None when unknown or not requested."""
+
+    @property
+    def time(self) -> datetime | None:
+        """Timestamp of the message as a datetime in UTC; None when it has none. Raises TimeError
+        for a time after the year 9999, which a datetime cannot hold."""
+        if self.timestamp_ms is None:
+            return None
+        try:
+            return EPOCH + timedelta(milliseconds=self.timestamp_ms)
+        except OverflowError:
+            raise TimeError(
+                f"timestamp_ms={self.timestamp_ms} of {self.topic}-{self.partition} at offset "
+                f"{self.offset} is after the year 9999, which a datetime cannot hold: its producer "
+                "wrote another unit"
+            ) from None
 
 
 @frozen_class

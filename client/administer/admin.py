@@ -83,7 +83,7 @@ from ...protocol.api.topics.describe_configs import (
 from ...protocol.api.topics.metadata import MetadataTopicResult
 from ...protocol.errors import NO_ERROR, LeaderNotAvailable, UnknownTopicOrPartition
 from ...protocol.window_topics import WindowName
-from ..arguments import check_int, check_place, check_settings, check_topic, epoch_ms
+from ..arguments import SettingValue, check_int, check_place, check_topic, epoch_ms, setting_texts
 from ..client import Client
 from ..cluster.retry import Backoff
 from ..cluster.route import Route
@@ -163,26 +163,26 @@ class Admin(Client):
         *,
         partitions: int = 1,
         replication_factor: int = -1,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, SettingValue] | None = None,
         validate_only: bool = False,
     ) -> None:
         """Create a topic. Raises InvalidTopic, TopicAlreadyExists, InvalidPartitions,
         InvalidConfig, InvalidReplicationFactor.
 
-        `replication_factor` is the number of copies of each partition; -1 means the cluster's
-        default. With `validate_only` nothing is created, but the same errors are raised.
+        The value of a setting is a str or an int; for a setting in milliseconds, a timedelta or a
+        datetime too. `replication_factor` is the number of copies of each partition; -1 means the
+        cluster's default. With `validate_only` nothing is created, but the same errors are raised.
         """
         check_topic(name, "name")
         check_int(partitions, "partitions")
         check_int(replication_factor, "replication_factor")
-        check_settings(settings or {})
+        texts = setting_texts(settings or {})
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
             replication_factor=replication_factor,
             configs=[
-                CreatableConfig(name=setting, value=value)
-                for setting, value in (settings or {}).items()
+                CreatableConfig(name=setting, value=value) for setting, value in texts.items()
             ],
         )
         response: CreateTopicsResponse = await self._cluster.request(
@@ -250,20 +250,25 @@ class Admin(Client):
         return tuple(settings)
 
     async def alter_topic(
-        self, name: str, settings: Mapping[str, str | None], *, validate_only: bool = False
+        self,
+        name: str,
+        settings: Mapping[str, SettingValue | None],
+        *,
+        validate_only: bool = False,
     ) -> None:
-        """Change these settings and keep the others; None removes the topic's own value.
+        """Change these settings and keep the others; None removes the topic's own value. Values are
+        those of `create_topic`.
 
         Raises InvalidConfig, UnknownTopicOrPartition without changing anything. At a Kafka cluster
         a concurrent change by another client can get lost.
         """
         check_topic(name, "name")
-        check_settings(settings)
+        texts = setting_texts(settings)
         if self._cluster.kafka:
-            configs = merged((await self.describe_topic(name)).settings, settings)
+            configs = merged((await self.describe_topic(name)).settings, texts)
         else:
             configs = [
-                AlterableConfig(name=setting, value=value) for setting, value in settings.items()
+                AlterableConfig(name=setting, value=value) for setting, value in texts.items()
             ]
         resource = AlterConfigsResource(resource_name=name, configs=configs)
         response: AlterConfigsResponse = await self._cluster.request(

@@ -1,11 +1,13 @@
 """Wrong arguments are refused before anything is sent, and the error names the argument."""
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from horolog import Admin, Consumer, NewRecord, Producer
+from horolog import Admin, Consumer, NewRecord, Producer, TimeError
+from horolog.client.arguments import SettingValue, setting_texts
 
 Sending = Callable[[Producer, Any], Awaitable[Any]]
 
@@ -61,8 +63,13 @@ async def test_a_topic_is_text(address: str, name: str) -> None:
     ("options", "message"),
     [
         (
-            {"settings": {"retention.ms": 5}},
-            "settings: the value of retention.ms is a str, not int",
+            {"settings": {"retention.ms": 5.0}},
+            "settings: the value of retention.ms is a str, int, timedelta or datetime, not float",
+        ),
+        (
+            {"settings": {"retention.bytes": timedelta(days=1)}},
+            "settings: retention.bytes is not in milliseconds, so its value is a str or an int, "
+            "not timedelta",
         ),
         ({"settings": {5: "5"}}, "settings: the name of a setting is a str, not int"),
         ({"settings": "retention.ms"}, "settings is a mapping, not str"),
@@ -77,8 +84,35 @@ async def test_what_a_topic_is_made_with(address: str, options: Any, message: st
         assert "t" not in await admin.list_topics()
 
 
+async def test_settings_are_numbers_lengths_and_moments_too(address: str) -> None:
+    async def values(admin: Admin) -> dict[str, str | None]:
+        settings = (await admin.describe_topic("typed")).settings
+        return {one.name: one.value for one in settings if one.source == "topic"}
+
+    async with Admin(address) as admin:
+        given: dict[str, SettingValue] = {
+            "retention.ms": timedelta(days=7),
+            "segment.bytes": 1_048_576,
+            "cleanup.policy": "delete",
+        }
+        await admin.create_topic("typed", settings=given)
+        assert await values(admin) == {
+            "retention.ms": "604800000",
+            "segment.bytes": "1048576",
+            "cleanup.policy": "delete",
+        }
+        await admin.alter_topic("typed", {"retention.ms": -1, "segment.bytes": None})
+        assert await values(admin) == {"retention.ms": "-1", "cleanup.policy": "delete"}
+    moment = datetime(2016, 11, 14, 17, 24, 32, 509_000, tzinfo=UTC)
+    assert setting_texts({"a.ms": moment, "b": True}) == {"a.ms": "1479144272509", "b": "true"}
+    with pytest.raises(TimeError, match="no time zone"):
+        setting_texts({"a.ms": moment.replace(tzinfo=None)})
+    with pytest.raises(ValueError, match="whole milliseconds"):
+        setting_texts({"a.ms": timedelta(microseconds=1)})
+
+
 async def test_what_a_topic_is_changed_with(address: str) -> None:
-    settings: Any = {"retention.ms": 5}
+    settings: Any = {"retention.ms": 5.0}
     partitions: Any = "2"
     async with Admin(address) as admin:
         with pytest.raises(TypeError, match=r"settings: the value of retention\.ms is a str"):

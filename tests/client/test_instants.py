@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from horolog import TimeError
+from horolog import ConsumerRecord, TimeError, TimestampType
 from horolog.client.arguments import epoch_ms, moment_ms
 
 MOMENT_MS = 1_479_144_272_509
@@ -26,6 +26,16 @@ MOMENT_MS = 1_479_144_272_509
 )
 def test_an_aware_datetime(when: datetime, expected: int) -> None:
     assert epoch_ms(when, None, check_units=True) == expected
+
+
+def test_the_time_of_a_record_is_an_aware_datetime() -> None:
+    record = ConsumerRecord("t", 0, 7, MOMENT_MS, TimestampType.CREATE_TIME, None, b"v")
+    assert record.time == datetime(2016, 11, 14, 17, 24, 32, 509_000, tzinfo=UTC)
+    assert record.time.utcoffset() == timedelta(0)
+    assert record._replace(timestamp_ms=None).time is None
+    assert record._replace(timestamp_ms=0).time == datetime(1970, 1, 1, tzinfo=UTC)
+    with pytest.raises(TimeError, match="t-0 at offset 7 is after the year 9999"):
+        assert record._replace(timestamp_ms=2**62).time
 
 
 def test_a_bound_between_two_milliseconds_is_the_later_one() -> None:
