@@ -71,6 +71,8 @@ class BrokerCluster:
             for number in range(brokers)
         ]
         """Each with `address`, `kafka_address`, `stop()` and `faults`."""
+        for broker in self.brokers:
+            broker.faults = BrokerFaults(self.clock.now_ms, partial(self._stop_broker, broker))
         self._addresses = [f"127.0.0.1:{port}" for port in ports[::2]]
         self._kafka = [f"127.0.0.1:{port}" for port in ports[1::2]]
         self._last: ClusterSnapshot | None = None
@@ -128,9 +130,14 @@ class BrokerCluster:
         """Stop the leader, and return it. None leads until the test promotes a follower, or starts
         the same one again."""
         leader = self.leader
-        self._last_led = leader.in_loop(state_mark)
         leader.faults.stop_leader()
         return leader
+
+    def _stop_broker(self, broker: BrokerThread) -> None:
+        """Stop a broker. If it leads, remember what it has."""
+        if broker.is_running and broker.in_loop(_leads):
+            self._last_led = broker.in_loop(state_mark)
+        broker.stop()
 
     def promote(self, broker: BrokerThread | None = None, *, accept_loss: bool = False) -> None:
         """Have a follower lead, by default the first one that is running, and the other running

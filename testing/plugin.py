@@ -124,7 +124,8 @@ def _horolog_test(request: pytest.FixtureRequest) -> Iterator[None]:
     """Put the broker back, after a test, into the state that fixtures of a wider scope have
     made."""
     if "horolog_broker" not in request.fixturenames:
-        yield
+        with _put_back_if_used(request):
+            yield
         return
     settings = request.getfixturevalue("horolog_settings")
     broker: BrokerThread = request.getfixturevalue("horolog_broker")
@@ -136,6 +137,20 @@ def _running_broker(session: pytest.Session) -> "BrokerThread | None":
     """Return the broker of the session if it was started and is running."""
     broker = session.stash.get(_BROKER, None)
     return broker if broker is not None and broker.is_running else None
+
+
+@contextmanager
+def _put_back_if_used(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Put the broker back after a test that took it with `getfixturevalue`."""
+    broker = _running_broker(request.session)
+    before = None if broker is None else broker.snapshot()
+    yield
+    stash = request.session.stash
+    if "horolog_broker" in request.fixturenames and _BROKER in stash:
+        try:
+            stash[_BROKER].faults.clear()
+        finally:
+            stash[_BROKER].restore(before or stash[_BEGINNING])
 
 
 @contextmanager

@@ -47,6 +47,16 @@ def test_faults_are_those_of_the_leader(horolog_cluster: BrokerCluster) -> None:
     assert horolog_cluster.topic("a").values() == [b"one", b"two"]
 
 
+def test_a_follower_leads_after_the_fault_stopped_the_leader(
+    horolog_cluster: BrokerCluster,
+) -> None:
+    send(horolog_cluster, b"one")
+    horolog_cluster.wait_in_sync()
+    horolog_cluster.faults.stop_leader()
+    horolog_cluster.promote()
+    assert horolog_cluster.topic("a").values() == [b"one"]
+
+
 def test_what_a_cluster_refuses(tmp_path: Path, horolog_cluster: BrokerCluster) -> None:
     with pytest.raises(ValueError, match="at least one"):
         BrokerCluster(tmp_path, brokers=0)

@@ -90,6 +90,15 @@ def test_settings_hold_nowhere_else(filled, horolog_broker, topics):
 
 def test_a_test_without_the_broker(tmp_path):
     assert not list(tmp_path.iterdir())
+
+def test_a_broker_that_is_taken_by_its_name(request):
+    broker = request.getfixturevalue("horolog_broker")
+    with blocking.Producer(broker.address) as producer:
+        producer.send("new", b"value")
+    broker.faults.drop_connection(times=None)
+
+def test_it_was_put_back_too(horolog_broker, topics):
+    assert topics() == ["kept"]
 """
 
 OF_SESSION = """
@@ -193,7 +202,7 @@ def test_plain_tests_with_warnings_as_errors(passed: Counter[str]) -> None:
 
 
 def test_each_test_finds_what_wider_fixtures_made(passed: Counter[str]) -> None:
-    assert [passed[name] for name in ("test_isolation", "test_y", "test_z")] == [5, 4, 1]
+    assert [passed[name] for name in ("test_isolation", "test_y", "test_z")] == [7, 4, 1]
 
 
 def test_the_fixtures_are_listed_with_their_meaning(run_pytest: Callable[..., str]) -> None:
