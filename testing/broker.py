@@ -293,7 +293,11 @@ class BrokerThread(ClockWatcher):
         if self._thread is None:
             raise RuntimeError("the broker is stopped: start() it first")
         done = asyncio.run_coroutine_threadsafe(call(self._broker), self._loop)
-        return done.result(within_s)
+        try:
+            return done.result(within_s)
+        except TimeoutError:
+            done.cancel()
+            raise
 
     # What the clock tells.
 

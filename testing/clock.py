@@ -11,9 +11,22 @@ from ..times import check_unit, parse_time
 SPEED_MAX: Final = 1_000_000
 """Highest speed of a clock: eleven days pass in a second."""
 
+MAX_CLOCK_MS: Final = 10**14
+"""Latest time of a clock, in epoch milliseconds: the largest that is read as such."""
+
 Instant = datetime | int | str
 """A time: a datetime with a zone, epoch milliseconds, or text such as `2016-11-14T17:24:32Z` and
 `@-1h`, which counts from the clock's time."""
+
+
+def _check_moved(wall_ms: float, seconds: float) -> None:
+    """Raise ValueError for a move beyond the times of messages."""
+    moved_ms = wall_ms + 1000 * seconds
+    if not 0 <= moved_ms <= MAX_CLOCK_MS:  # false for nan, too
+        raise ValueError(
+            f"{seconds} seconds: the clock shows {wall_ms:.0f} ms, and may be moved to times from "
+            f"0 to {MAX_CLOCK_MS} ms since 1970"
+        )
 
 
 class _Shown(NamedTuple):
@@ -82,12 +95,13 @@ class MovingClock:
 
         Returns when every background task of the broker that became due has run once; retention and
         the expiry of groups are checked in any case. Negative `seconds` act like `jump`: no time
-        passes, so nothing becomes due.
+        passes, so nothing becomes due. Raises `ValueError` beyond the times of messages.
         """
         if seconds < 0:
             self.jump(seconds)
             return
         shown = self._look()
+        _check_moved(shown.wall_ms, seconds)
         self._shown = shown._replace(
             wall_ms=shown.wall_ms + 1000 * seconds, passed_seconds=shown.passed_seconds + seconds
         )
@@ -95,8 +109,10 @@ class MovingClock:
             watcher.time_passed(seconds)
 
     def jump(self, seconds: float) -> None:
-        """Set the wall clock wrong, forward, or back if negative, without time passing."""
+        """Set the wall clock wrong, forward, or back if negative, without time passing. Raises
+        `ValueError` beyond the times of messages."""
         shown = self._look()
+        _check_moved(shown.wall_ms, seconds)
         self._shown = shown._replace(wall_ms=shown.wall_ms + 1000 * seconds)
 
     def set(self, time: Instant) -> None:

@@ -41,7 +41,7 @@ async def load_recording(
     See `BrokerThread.load` for the arguments and errors.
     """
     recording = RecordingFile(file)
-    shifted_ms = _shift_ms(recording, shift_to, now_ms)
+    shifted_ms = await asyncio.to_thread(_shift_ms, recording, shift_to, now_ms)
     name = topic or recording.head.topic
     async with Admin(address) as admin:
         partitions = (await admin.list_topics()).get(name)

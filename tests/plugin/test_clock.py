@@ -47,6 +47,15 @@ def test_a_speed_lets_both_clocks_run_faster() -> None:
     assert (clock.now_ms(), clock.speed) == (1_061_500, 1)
 
 
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -float("inf"), 1e12, -1e10])
+@pytest.mark.parametrize("move", ["step", "jump"])
+def test_a_move_beyond_the_times_of_messages_is_refused(move: str, seconds: float) -> None:
+    clock = MovingClock(ManualClock(1_000_000, 10.0))
+    with pytest.raises(ValueError, match="may be moved to times from 0 to"):
+        getattr(clock, move)(seconds)
+    assert (clock.now_ms(), clock.monotonic()) == (1_000_000, 10.0)
+
+
 @pytest.mark.parametrize("speed", [0, -1, float("nan"), float("inf"), 1_000_001])
 def test_a_speed_out_of_range_is_refused(speed: float) -> None:
     with pytest.raises(ValueError, match="above 0 and at most 1000000"):
