@@ -199,7 +199,10 @@ ENTRIES: Final = (
         "Read the messages of a window of time, or of a range of offsets.",
     ),
     CommandEntry(
-        "record", ".record", "record", "Write a window of time to a file, for tests to load."
+        "record",
+        ".record",
+        "record",
+        "Write the messages of a window of time to a file, for tests to load.",
     ),
     CommandEntry("histogram", ".histogram", "histogram", "Count messages by time."),
     CommandEntry("offsets", ".offsets", "offsets", "Say which offset it was at a time."),

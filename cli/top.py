@@ -147,7 +147,7 @@ class _Watching:
         )
 
     async def _ends(self, admin: Admin) -> dict[TopicPartition, int | None]:
-        """Return the offset of the next message of each partition; None if the answer is an error."""
+        """Return the offset of the next message of each partition; None after an error."""
         counts = await admin.list_topics()
         missing = next((name for name in self._wanted if name not in counts), None)
         if missing is not None:

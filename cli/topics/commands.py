@@ -420,7 +420,7 @@ async def _trim_plan(
 
 
 def _check_offset(name: str, there: Sequence[PartitionExtent], offset: int) -> None:
-    """Raise OffsetOutOfRange if a partition ends before the offset: no partition is trimmed then."""
+    """Raise OffsetOutOfRange if a partition ends before the offset, so that none is trimmed."""
     short = [one for one in there if one.end < offset]
     if short:
         ends = ", ".join(f"{name}-{one.partition} at offset {one.end}" for one in short[:5])

@@ -173,7 +173,7 @@ def test_version() -> None:
 def test_help_of_the_program_lists_every_command() -> None:
     text = Program().ok("--help").out
     commands = [line.split()[0] for line in text.partition("Commands:")[2].splitlines() if line]
-    asking = ["produce", "consume", "histogram", "offsets", "lag", "group"]
+    asking = ["produce", "consume", "record", "histogram", "offsets", "lag", "group"]
     live, files = ["top", "load"], ["dump", "verify", "repair"]
     groups = ["topic", "user", "acl", "quota", "cluster", "explain", "profile", "pipeline"]
     assert commands == ["serve", "demo", *asking, *live, *files, "doctor", *groups]
