@@ -125,7 +125,7 @@ def client_arrow() -> Iterator[Figure]:
         check_end(raw, "bench", _STORED)
 
         def read_all() -> int:
-            count = sum(batch.num_rows for batch in read_window(server.native, "bench"))
+            count: int = sum(batch.num_rows for batch in read_window(server.native, "bench"))
             assert count == _STORED, f"{count} rows of {_STORED}"
             return count
 
