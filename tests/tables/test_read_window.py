@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import get_args
 
 import pyarrow as pa
 import pytest
@@ -17,6 +18,7 @@ from horolog.client.consume import tables
 from horolog.client.consume.time_bounds import WindowBy
 from horolog.testing.broker import BrokerThread
 from horolog.tests.client.test_window_properties import (
+    By,
     Sent,
     everything,
     fill,
@@ -51,7 +53,7 @@ def filled(broker: BrokerThread) -> str:
 @given(
     made=settings,
     sent=st.lists(sets, min_size=1, max_size=8),
-    by=st.sampled_from(("create", "append")),
+    by=st.sampled_from(get_args(By)),
     data=st.data(),
 )
 def test_a_table_is_what_a_plain_list_says(
@@ -72,14 +74,15 @@ def test_a_table_is_what_a_plain_list_says(
     for address in addresses:
         columns = names if address == broker.address else names[1:]
         reader = read_window(address, topic, start, end, by=by, columns=columns, check_units=False)
-        expected = {
-            "append_time": [record.append_time_ms for record in inside(records, start, end, by)],
-            "key": [record.key for record in inside(records, start, end, by)],
-            "offset": [record.offset for record in inside(records, start, end, by)],
-            "partition": [record.partition for record in inside(records, start, end, by)],
-            "timestamp": [record.timestamp_ms for record in inside(records, start, end, by)],
-            "topic": [record.topic for record in inside(records, start, end, by)],
-            "value": [record.value for record in inside(records, start, end, by)],
+        rows = inside(records, start, end, by)
+        expected: dict[str, list[object]] = {
+            "append_time": [record.append_time_ms for record in rows],
+            "key": [record.key for record in rows],
+            "offset": [record.offset for record in rows],
+            "partition": [record.partition for record in rows],
+            "timestamp": [record.timestamp_ms for record in rows],
+            "topic": [record.topic for record in rows],
+            "value": [record.value for record in rows],
         }
         found = reader.read_all()
         assert found.schema.names == columns
