@@ -191,7 +191,9 @@ def _source(context: Any, name: str) -> str:
 
 
 ENTRIES: Final = (
-    CommandEntry("produce", ".produce", "produce", "Send standard input, a message a line."),
+    CommandEntry(
+        "produce", ".produce", "produce", "Send each VALUE, or standard input, a message a line."
+    ),
     CommandEntry(
         "consume",
         ".consume.command",

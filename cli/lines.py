@@ -1,8 +1,12 @@
-"""Turns lines of standard input into messages to send. Reading does not block the event loop."""
+"""Turns lines of standard input, or of the command line, into messages to send. Reading does not
+block the event loop.
+"""
 
 import asyncio
 import os
 import threading
+from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from ..client.json_lines import MAX_LINE_BYTES, InvalidLine, Message, parse_message
@@ -87,6 +91,24 @@ class StandardInput:
                 self._loop.call_soon_threadsafe(self._chunks.put_nowait, chunk)
             except RuntimeError:
                 return  # the loop is closed: the command has ended
+
+
+class GivenLines:
+    """Lines that the command line has, in place of standard input."""
+
+    def __init__(self, lines: Sequence[bytes]) -> None:
+        self._left = deque(lines)
+
+    async def lines(self) -> list[bytes] | None:
+        """Return the next line; None after the last one."""
+        return [self._left.popleft()] if self._left else None
+
+    def stop(self) -> None:
+        """End the input before its next line."""
+        self._left.clear()
+
+    def close(self) -> None:
+        """Do nothing: there is no file to close."""
 
 
 class BadLine(CommandFailed):

@@ -1,11 +1,11 @@
-"""`horolog produce`: send lines of standard input."""
+"""`horolog produce`: send lines of standard input, or of the command line."""
 
 import asyncio
 import logging
 import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -30,6 +30,7 @@ from .errors import INTERRUPTED, CommandFailed, OutputClosed, OutputFailed, Wron
 from .headers import argument_bytes, parse_headers
 from .lines import (
     BadLine,
+    GivenLines,
     StandardInput,
     json_message,
     keyed_message,
@@ -74,6 +75,14 @@ class Compression(StrEnum):
 
 def produce(
     topic: TopicName,
+    values: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[VALUE]...",
+            help="Messages to send instead of standard input; each is read as a line is.",
+            show_default=False,
+        ),
+    ] = None,
     partition: Annotated[
         int | None,
         typer.Option(
@@ -121,6 +130,7 @@ def produce(
         str | None,
         typer.Option(
             "--key-separator",
+            "-K",
             metavar="S",
             help="A line is a key, this text and a value; escapes such as \\t are replaced.",
         ),
@@ -133,21 +143,21 @@ def produce(
         ),
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", help="Print no line for a message that was stored.")
+        bool, typer.Option("--quiet", "-q", help="Print no line for a message that was stored.")
     ] = False,
     server: Server = DEFAULT_SERVER,
     any_unit: AnyUnit = False,
 ) -> None:
-    """Send standard input, a message a line.
+    """Send each VALUE, or standard input, a message a line.
 
-    Lines are sent as they come. A message gets the time of its line, else that of --at, else the
-    time at which its line was read. Once a message is as durable as the topic requires, a JSON
-    object is printed for it, in the order of the input. For a refused set of messages an error is
-    printed; later sets are still sent, and the exit code is 1. Sets are kept within the topic's
-    limits, so only a message that is too large by itself is refused for its size. Ctrl-C ends the
-    input: lines that were read are still sent and answered. With --json, empty lines are skipped. A
-    line that is not a message, or has a time that looks like seconds or microseconds, ends the
-    command: the lines before it were sent, the rest was not.
+    With a VALUE, standard input is not read. Lines are sent as they come. A message gets the time
+    of its line, else that of --at, else the time at which its line was read. Once a message is as
+    durable as the topic requires, a JSON object is printed for it, in the order of the input. For a
+    refused set of messages an error is printed; later sets are still sent, and the exit code is 1.
+    Sets are kept within the topic's limits, so only a message that is too large by itself is
+    refused for its size. Ctrl-C ends the input: lines that were read are still sent and answered.
+    With --json, empty lines are skipped. A line that is not a message, or has a time that looks
+    like seconds or microseconds, ends the command: the lines before it were sent, the rest was not.
 
     A message may be past the topic's retention already when it is stored. Then its line has a field
     "past_retention", and at the end standard error says how many such messages there were. A Kafka
@@ -166,7 +176,7 @@ def produce(
         at_ms=None if at is None else _at_ms(at, clock.now_ms(), any_unit),
         separator=key_separator,
     )
-    sending = _Sending(topic, partition, compression, line_format, clock, quiet=quiet)
+    sending = _Sending(topic, partition, compression, line_format, clock, values or [], quiet=quiet)
     of_asyncio = logging.getLogger("asyncio")
     of_asyncio.addFilter(is_no_lost_write)
     try:
@@ -299,6 +309,7 @@ class _Sending:
         compression: Compression,
         line_format: _LineFormat,
         clock: Clock,
+        values: Sequence[str],
         *,
         quiet: bool,
     ) -> None:
@@ -310,6 +321,8 @@ class _Sending:
         )
         self._format = line_format
         self._clock = clock
+        self._given = [argument_bytes(value) for value in values]
+        """Lines that are sent instead of standard input, if there are any."""
         self._quiet = quiet
         self.past_retention = 0
         """Number of messages that were past retention when they were stored."""
@@ -372,7 +385,8 @@ class _Sending:
 
     async def _send_input(self) -> None:
         """Read and send until the input ends. Raises BadLine, CommandFailed."""
-        with closing(StandardInput(STDIN)) as source:
+        source = GivenLines(self._given) if self._given else StandardInput(STDIN)
+        with closing(source):
             # The first Ctrl-C ends the input; a second one ends the command without waiting for
             # answers. Only the main thread gets signals.
             if threading.current_thread() is threading.main_thread():
@@ -380,7 +394,7 @@ class _Sending:
                 loop.add_signal_handler(signal.SIGINT, self._interrupted, source)
             await self._send_lines(source)
 
-    async def _send_lines(self, source: StandardInput) -> None:
+    async def _send_lines(self, source: GivenLines | StandardInput) -> None:
         loop = asyncio.get_running_loop()
         waiting = asyncio.ensure_future(source.lines())
         while True:
@@ -397,7 +411,7 @@ class _Sending:
             if loop.time() >= self._batch.deadline:
                 await self._send_batch()
 
-    def _interrupted(self, source: StandardInput) -> None:
+    def _interrupted(self, source: GivenLines | StandardInput) -> None:
         asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
         self.interrupted = True
         source.stop()

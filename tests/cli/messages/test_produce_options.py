@@ -65,6 +65,37 @@ def test_keys_before_a_separator(
     ]
 
 
+def test_messages_on_the_command_line(horolog: Program, ask: Run, topic: str) -> None:
+    ask("topic", "create", topic, "--set", "retention.ms=-1")
+    values = ("a", "", "b\nc", "-d")
+    assert len(horolog.ok("produce", topic, "--at", TIME, "--", *values).objects) == 4
+    horolog.ok("produce", topic, "k:e", "k:f:g", "-qK:", stdin="left unread\n")
+    horolog.ok("produce", topic, "--json", '{"value": "h", "key": "k"}')
+    read = consumed(ask, topic)
+    assert [one["value"] for one in read] == [*values, "e", "f:g", "h"]
+    assert [one["key"] for one in read] == [None] * 4 + ["k"] * 3
+    assert {one["timestamp_ms"] for one in read[:4]} == {TIME_MS}
+
+
+def test_a_value_that_is_no_message_ends_the_command(
+    horolog: Program, ask: Run, topic: str
+) -> None:
+    result = horolog("produce", topic, "k:a", "b", "k:c", "-K", ":")
+    assert result.code == 1
+    assert result.err.startswith("horolog: line 2 has no ':' between key and value")
+    assert [one["value"] for one in consumed(ask, topic)] == ["a"]
+
+
+def test_a_large_value_on_the_command_line_is_refused_alone(
+    horolog: Program, ask: Run, topic: str
+) -> None:
+    ask("topic", "create", topic, "--set", "max.message.bytes=1000")
+    result = horolog("produce", topic, "a", "b" * 2000, "c", "-q")
+    assert result.code == 1
+    assert [one["error"] for one in result.objects] == ["MESSAGE_TOO_LARGE"]
+    assert [one["value"] for one in consumed(ask, topic)] == ["a", "c"]
+
+
 def test_quiet_prints_refusals_alone(horolog: Program, ask: Run, topic: str) -> None:
     assert horolog.ok("produce", topic, "--quiet", stdin="a\nb\n") == CommandResult(0, "", "")
     lines = '{"value":"c"}\n{"value":"d","partition":9}\n'
