@@ -348,6 +348,7 @@ class Admin(_Blocking):
     count_by_time = _waits(_Admin.count_by_time)
     list_offsets = _waits(_Admin.list_offsets)
     describe_log = _waits(_Admin.describe_log)
+    describe_removals = _waits(_Admin.describe_removals)
     describe_broker = _waits(_Admin.describe_broker)
     commit_position = _waits(_Admin.commit_position)
     position = _waits(_Admin.position)

@@ -32,7 +32,7 @@ def test_commands_and_topics_are_completed(horolog_broker: BrokerThread) -> None
         for topic in ("clicks", "clocks", "views"):
             admin.create_topic(topic)
         admin.commit_position("billing", "clicks", 0, 0)
-    assert completed("horolog exp", horolog_broker.address) == ["explain"]
+    assert completed("horolog expl", horolog_broker.address) == ["explain"]
     assert completed("horolog consume cl", horolog_broker.address) == ["clicks", "clocks"]
     assert completed("horolog topic describe v", horolog_broker.address) == ["views"]
     assert completed("horolog lag bi", horolog_broker.address) == ["billing"]

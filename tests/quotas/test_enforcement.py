@@ -300,6 +300,7 @@ def test_every_answer_that_can_tells_the_time() -> None:
         "describe-broker",
         "describe-log",
         "describe-quorum",
+        "describe-removals",
         "describe-replicas",
         "promote",
         "replicate",

@@ -83,6 +83,14 @@ HARMLESS = {
         "without it the one before it counts, and the log from there on; before segments go, the "
         "directory is synced again"
     ),
+    "truncations.Truncations.add: sync truncations": (
+        "it tells why messages are gone, and no log depends on it; directory/test_truncations.py "
+        "cuts the power"
+    ),
+    "truncations.Truncations.add: sync_directory": (
+        "it tells why messages are gone, and no log depends on it; directory/test_truncations.py "
+        "cuts the power"
+    ),
     "startup.rename_deleted: sync_directory": (
         "the checkpoint and the topics file are written next, and sync the same directory"
     ),
