@@ -171,6 +171,7 @@ NAME_NO_TOPIC = {
     *("alter-user-scram-credentials", "describe-quorum", "describe-cluster", "list-transactions"),
     *("describe-broker", "authenticate", "replicate", "describe-replicas", "promote"),
     "describe-log-dirs",  # which answers for what is stored
+    "describe-removals",  # which answers for the base
 }
 
 
