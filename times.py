@@ -66,7 +66,7 @@ class NoZone(TimeError):
     """A date or a time of day without a zone. It is accepted together with a time zone."""
 
 
-class _Rules(NamedTuple):
+class _TimeRules(NamedTuple):
     """The present time, and what `parse_time` accepts."""
 
     now_ms: int
@@ -82,10 +82,10 @@ def parse_time(text: str, now_ms: int, any_unit: bool = False, zone: tzinfo | No
     whose producers wrote seconds or microseconds into their timestamps. `zone` is the time zone of
     dates and times of day without one; None refuses these. Raises `TimeError`.
     """
-    return _parse_time(text, _Rules(now_ms, any_unit, zone))
+    return _parse_time(text, _TimeRules(now_ms, any_unit, zone))
 
 
-def _parse_time(text: str, rules: _Rules) -> int:
+def _parse_time(text: str, rules: _TimeRules) -> int:
     _check_length(text)
     bare = text.removeprefix("@")
     duration_ms = _duration_ms(bare.removeprefix("-"))
@@ -108,7 +108,7 @@ def parse_range(
     now, `1h` as B counts from A, and an empty side is open. Raises `TimeError`, also if no colon,
     or more than one, splits the text into two times.
     """
-    rules = _Rules(now_ms, any_unit, zone)
+    rules = _TimeRules(now_ms, any_unit, zone)
     _check_length(text)
     if not text.startswith("@") or ":" not in text or _RFC3339.fullmatch(text[1:]):
         raise TimeError(f"{text!r} is not a range: write @A:B, for example @-2h:1h")
@@ -242,7 +242,7 @@ def _check_length(text: str) -> None:
         raise TimeError(f"a text of {len(text)} characters is not a time: {_FORMS}")
 
 
-def _parse_sides(start: str, end: str, rules: _Rules) -> tuple[int | None, int | None]:
+def _parse_sides(start: str, end: str, rules: _TimeRules) -> tuple[int | None, int | None]:
     start_ms = None if start == "" else _parse_side(start, rules)
     if end == "":
         return start_ms, None
@@ -256,7 +256,7 @@ def _parse_sides(start: str, end: str, rules: _Rules) -> tuple[int | None, int |
     return start_ms, start_ms + length_ms
 
 
-def _parse_side(text: str, rules: _Rules) -> int:
+def _parse_side(text: str, rules: _TimeRules) -> int:
     if text.startswith("-"):
         return _parse_time("@" + text, rules)
     if text.startswith("@"):
@@ -264,7 +264,7 @@ def _parse_side(text: str, rules: _Rules) -> int:
     return _parse_time(text, rules)
 
 
-def _parse_absolute(bare: str, text: str, rules: _Rules) -> int:
+def _parse_absolute(bare: str, text: str, rules: _TimeRules) -> int:
     if bare == "now":
         return rules.now_ms
     if _NUMBER.fullmatch(bare):

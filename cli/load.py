@@ -48,7 +48,7 @@ _PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
 Milliseconds = Mapping[str, float | None]
 
 
-class Latencies:
+class LoadLatencies:
     """Counts durations in classes that are 2 % wide, so that millions of them take no memory."""
 
     def __init__(self) -> None:
@@ -239,7 +239,7 @@ class _Run:
         self._clock = clock
         self._id = os.urandom(16)
         self._filler = os.urandom(wanted.size - _STAMP.size)
-        self._acks, self._arrivals = Latencies(), Latencies()
+        self._acks, self._arrivals = LoadLatencies(), LoadLatencies()
         self._sent = self._failed = self._read = 0
         self._error: str | None = None
         self._unanswered: set[asyncio.Future[SentRecord]] = set()

@@ -24,7 +24,7 @@ from ..protocol.sasl.scram import credential_of, salted_password
 from ..server.security.users import (
     DEFAULT_ITERATIONS,
     CredentialChange,
-    Removal,
+    CredentialRemoval,
     UserEntry,
     Users,
 )
@@ -162,7 +162,7 @@ class _StoredUsers(OfflineDirectory):
         self, upsertions: Sequence[ScramUpsertion], removed: Mapping[str, Sequence[int]]
     ) -> None:
         changes: list[list[CredentialChange]] = [
-            [Removal(name, _BY_NUMBER[number]) for number in numbers]
+            [CredentialRemoval(name, _BY_NUMBER[number]) for number in numbers]
             for name, numbers in removed.items()
         ]
         for each in upsertions:

@@ -53,7 +53,7 @@ class MemberSubscription:
 
 def read_subscription(data: bytes) -> MemberSubscription:
     """Read a subscription of any version. Raises ProtocolError."""
-    reader = _Reader(data)
+    reader = _ProtocolReader(data)
     version = reader.int16()
     topics = tuple(reader.string() for _ in range(reader.count()))
     reader.skip_bytes()
@@ -76,7 +76,7 @@ def read_assignment(data: bytes) -> list[TopicPartition]:
     ProtocolError."""
     if not data:
         return []
-    reader = _Reader(data)
+    reader = _ProtocolReader(data)
     reader.int16()
     return reader.partitions()
 
@@ -102,7 +102,7 @@ def _topics(by_topic: Mapping[str, list[int]]) -> bytes:
     return b"".join(parts)
 
 
-class _Reader:
+class _ProtocolReader:
     """Reads one message from its start. Every method raises ProtocolError when bytes are
     missing."""
 

@@ -43,7 +43,7 @@ _INT16_MIN, _INT16_MAX = -(2**15), 2**15 - 1
 
 
 @value_class
-class InjectedFault:
+class RecordedFault:
     """A fault that a request met, or that was made at once."""
 
     kind: str
@@ -59,7 +59,7 @@ class InjectedFault:
     """The name of the error, the seconds, or the group."""
 
 
-class _Request(NamedTuple):
+class _InterceptedRequest(NamedTuple):
     """A request that meets a fault, and the handler that would answer it."""
 
     api: Api
@@ -83,7 +83,7 @@ class _Request(NamedTuple):
         return tuple(map(_name_of, getattr(self.body, named_field(type(self.body))) or ()))
 
 
-Inject = Callable[[_Request], Any]
+Inject = Callable[[_InterceptedRequest], Any]
 
 
 @dataclass(slots=True, eq=False)
@@ -99,7 +99,7 @@ class BrokerFault:
     detail: str
     inject: Inject
 
-    def is_for(self, request: _Request) -> bool:
+    def is_for(self, request: _InterceptedRequest) -> bool:
         """Whether this request meets the fault."""
         if self.api is not None and self.api is not request.api:
             return False
@@ -124,7 +124,7 @@ class BrokerFaults:
         self._armed: list[BrokerFault] = []
         self._broker: Broker | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.injected: list[InjectedFault] = []
+        self.injected: list[RecordedFault] = []
         """What was injected, in order; the first `INJECTED_MAX`."""
 
     def fail(
@@ -283,13 +283,13 @@ class BrokerFaults:
         """Return a handler whose requests meet the faults that wait."""
 
         def handle(services: Any, body: Any, call: Call) -> Any:
-            request = _Request(api, handler, services, body, call)
+            request = _InterceptedRequest(api, handler, services, body, call)
             fault = self._take(request)
             return request.handle() if fault is None else fault.inject(request)
 
         return handle
 
-    def _take(self, request: _Request) -> BrokerFault | None:
+    def _take(self, request: _InterceptedRequest) -> BrokerFault | None:
         """Return the first fault for a request, one time fewer."""
         with self._lock:
             fault = next((each for each in self._armed if each.is_for(request)), None)
@@ -312,7 +312,7 @@ class BrokerFaults:
 
     def _record(self, kind: str, **fields: Any) -> None:
         if len(self.injected) < INJECTED_MAX:
-            self.injected.append(InjectedFault(kind, self._now_ms(), **fields))
+            self.injected.append(RecordedFault(kind, self._now_ms(), **fields))
 
 
 def api_named(name: str) -> Api:
@@ -365,7 +365,7 @@ class _Refused(NamedTuple):
     message: str
 
 
-def _fail(code: int, topic: str | None, request: _Request) -> Any:
+def _fail(code: int, topic: str | None, request: _InterceptedRequest) -> Any:
     message = "a test had the broker answer with this error"
     if request.api is METADATA:
         return then(request.handle(), partial(_mark_topics, code, topic))
@@ -386,7 +386,7 @@ def _fail(code: int, topic: str | None, request: _Request) -> Any:
     return then(request._replace(body=smaller).handle(), add)
 
 
-def _failed(code: int, message: str, request: _Request) -> Any:
+def _failed(code: int, message: str, request: _InterceptedRequest) -> Any:
     """Return the response that fails everything in a request."""
     if request.api is PRODUCE and request.body.acks == NO_ANSWER:
         raise CloseConnection(f"a produce with acks=0 failed: {message}", code)
@@ -405,7 +405,7 @@ def _mark_topics(code: int, topic: str | None, response: MetadataResponse) -> Me
     return response
 
 
-def _delay(seconds: float, request: _Request) -> PendingAnswer:
+def _delay(seconds: float, request: _InterceptedRequest) -> PendingAnswer:
     failure: Exception | None = None
     outcome: Any = None
     try:
@@ -430,11 +430,11 @@ def _delay(seconds: float, request: _Request) -> PendingAnswer:
     return PendingAnswer(ready, make, may_hurry=True, alone=alone)
 
 
-def _drop(request: _Request) -> Any:
+def _drop(request: _InterceptedRequest) -> Any:
     raise CloseConnection("a test had the broker close the connection", UnknownServerError.code)
 
 
-def _lose(request: _Request) -> Any:
+def _lose(request: _InterceptedRequest) -> Any:
     closing = CloseConnection("a test had the broker lose the answer", NO_ERROR)
 
     def close(_: Any) -> Any:
@@ -447,7 +447,7 @@ def _lose(request: _Request) -> Any:
     return then(outcome, close)
 
 
-def _throttle(seconds: float, request: _Request) -> Any:
+def _throttle(seconds: float, request: _InterceptedRequest) -> Any:
     caller: Any = request.services.creations.context
 
     def apply(response: Any) -> Any:

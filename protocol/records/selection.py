@@ -96,7 +96,7 @@ def selection(
             yield from made.add_piece(position, piece)
             position = piece.end
             yield None
-    except _Full:
+    except _BytesSpent:
         made.is_full = True
     except Exception:
         if not made.used_bytes:
@@ -104,7 +104,7 @@ def selection(
     return made.result
 
 
-class _Full(Exception):
+class _BytesSpent(Exception):
     """The next set has no room in the result."""
 
 
@@ -174,7 +174,7 @@ class _Selection:
 
     def _keep(self, made: Buffer, count: int) -> None:
         if self._out and len(self._out) + len(made) > self._max_bytes:
-            raise _Full
+            raise _BytesSpent
         self._out += made
         self._messages += count
         self._kept_offset = self._candidate_offset
@@ -248,7 +248,7 @@ class _Selection:
             self._keep(memoryview(made)[:stop], some.count)
             self._next_offset = max(self._next_offset, self._candidate_offset)
         if stop < len(made):
-            raise _Full
+            raise _BytesSpent
 
     def _add_wrapper(self, start: int, end: int) -> Steps[None]:
         data = self._data

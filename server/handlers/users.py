@@ -119,7 +119,7 @@ def _asked(request: AlterUserScramCredentialsRequest) -> list[Any]:
 def _change(asked: Any) -> "CredentialChange":
     from ...protocol.sasl.mechanisms import SCRAM_MECHANISMS
     from ...protocol.sasl.scram import credential_of
-    from ..security.users import Removal, UserEntry
+    from ..security.users import CredentialRemoval, UserEntry
 
     by_number = {mechanism.number: mechanism for mechanism in SCRAM_MECHANISMS.values()}
     mechanism = by_number.get(asked.mechanism)
@@ -127,7 +127,7 @@ def _change(asked: Any) -> "CredentialChange":
         known = " and ".join(f"{each.number} ({each.name})" for each in by_number.values())
         raise UnsupportedSaslMechanism(f"mechanism {asked.mechanism} is unknown; there are {known}")
     if not isinstance(asked, ScramUpsertion):
-        return Removal(asked.name, mechanism)
+        return CredentialRemoval(asked.name, mechanism)
     if len(asked.salted_password) != mechanism.hash_bytes or not asked.salt:
         raise UnacceptableCredential(
             f"a salted password of {mechanism.name} has {mechanism.hash_bytes} bytes, not "

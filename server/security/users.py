@@ -39,8 +39,8 @@ Credentials = Mapping[str, StoredCredential]
 
 
 @value_class
-class Removal:
-    """Removal of a user's credential for one mechanism."""
+class CredentialRemoval:
+    """CredentialRemoval of a user's credential for one mechanism."""
 
     name: str
     mechanism: ScramMechanism
@@ -54,7 +54,7 @@ class UserEntry:
     credential: ScramCredential
 
 
-CredentialChange = Removal | UserEntry
+CredentialChange = CredentialRemoval | UserEntry
 
 
 class Users:
@@ -138,7 +138,7 @@ def _records(
 
 
 def _stored(change: CredentialChange) -> tuple[str, str, StoredCredential | None]:
-    if isinstance(change, Removal):
+    if isinstance(change, CredentialRemoval):
         return change.name, change.mechanism.name, None
     made = change.credential
     stored = StoredCredential(made.salt, made.iterations, made.stored_key, made.server_key)
@@ -165,7 +165,7 @@ def _make_all(
 def _make(users: dict[str, Credentials], change: CredentialChange) -> CodedError | None:
     """Apply one change to the table. Returns its error, or None."""
     credentials = dict(users.get(change.name, {}))
-    if isinstance(change, Removal):
+    if isinstance(change, CredentialRemoval):
         if change.mechanism.name not in credentials:
             return ResourceNotFound(
                 f"the user {change.name[:100]!r} has no password for {change.mechanism.name}"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog import Admin, blocking
-from horolog.cli.load import Latencies, create_if_missing
+from horolog.cli.load import LoadLatencies, create_if_missing
 from horolog.cli.top import new_messages
 from horolog.clock import SystemClock
 from horolog.protocol.errors import TopicAuthorizationFailed, UnknownTopicOrPartition
@@ -183,7 +183,7 @@ def test_messages_that_are_refused_fail_the_load(ask: Run, topic: str) -> None:
 
 @given(st.lists(st.floats(1e-5, 100), min_size=1, max_size=200))
 def test_percentiles_are_at_most_two_percent_too_high(durations: list[float]) -> None:
-    counted = Latencies()
+    counted = LoadLatencies()
     for seconds in durations:
         counted.add(seconds)
     found = counted.milliseconds()
@@ -196,4 +196,4 @@ def test_percentiles_are_at_most_two_percent_too_high(durations: list[float]) ->
 
 
 def test_without_durations_there_are_no_percentiles() -> None:
-    assert set(Latencies().milliseconds().values()) == {None}
+    assert set(LoadLatencies().milliseconds().values()) == {None}

@@ -29,7 +29,7 @@ from horolog.protocol.sasl.mechanisms import SCRAM_MECHANISMS
 from horolog.protocol.sasl.scram import ScramClient
 from horolog.server.broker import Broker
 from horolog.server.security.logins import FAILED_SECONDS, FIRST_SECONDS
-from horolog.server.security.users import Removal
+from horolog.server.security.users import CredentialRemoval
 from horolog.testing.access import change_access, log_in, log_in_to_kafka, sasl_client
 from horolog.testing.broker import running_broker
 from horolog.testing.logs import RecordedEvents
@@ -328,7 +328,7 @@ class TestReauthentication:
     async def test_who_was_removed_may_go_on_until_then(self, broker: Broker) -> None:
         async with wire(broker.addresses.native) as client:
             await log_in(client, "alice", PASSWORD)
-            removals = [[Removal("alice", each)] for each in SCRAM_MECHANISMS.values()]
+            removals = [[CredentialRemoval("alice", each)] for each in SCRAM_MECHANISMS.values()]
             change_access(broker, lambda: broker.security.users.planned(removals))
             await client.call(MetadataRequest())
             with pytest.raises(SaslAuthenticationFailed):

@@ -11,7 +11,7 @@ import pytest
 from horolog.config.address import split_address
 from horolog.protocol.sasl.mechanisms import SCRAM_MECHANISMS
 from horolog.server.broker import Broker
-from horolog.server.security.users import Removal
+from horolog.server.security.users import CredentialRemoval
 from horolog.server.web.server import HttpState
 from horolog.testing.access import change_access
 from horolog.testing.waiting import until
@@ -106,7 +106,7 @@ async def test_a_session_ends_with_the_user_and_with_its_password(site: Site) ->
     add_users(site.broker, alice="another")
     assert (await site.get("/page/topics")).status == 401
     assert await site.log_in(password="another") == 200
-    removals = [[Removal("alice", each)] for each in SCRAM_MECHANISMS.values()]
+    removals = [[CredentialRemoval("alice", each)] for each in SCRAM_MECHANISMS.values()]
     change_access(site.broker, lambda: site.broker.security.users.planned(removals))
     assert (await site.get("/page/topics")).status == 401
 

@@ -31,7 +31,7 @@ from horolog.protocol.sasl.scram import (
     salted_password,
 )
 from horolog.server.broker import Broker
-from horolog.server.security.users import Removal, UserEntry, Users
+from horolog.server.security.users import CredentialRemoval, UserEntry, Users
 from horolog.storage.files import SystemFiles
 from horolog.testing.access import StoredAccess, log_in
 from horolog.testing.broker import running_broker
@@ -93,7 +93,7 @@ def test_any_changes_beside_a_plain_table(
                 fine = fine and 0 < len(name.encode()) <= 255
                 trial.setdefault(name, set()).add(mechanism.name)
             else:
-                changes.append(Removal(name, mechanism))
+                changes.append(CredentialRemoval(name, mechanism))
                 fine = fine and mechanism.name in trial.get(name, ())
                 trial.get(name, set()).discard(mechanism.name)
                 if not trial.get(name):

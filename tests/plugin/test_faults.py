@@ -17,7 +17,7 @@ from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest, Meta
 from horolog.protocol.errors import CodedError, NotLeader, RequestTimedOut
 from horolog.server.outcomes import first_error
 from horolog.testing.broker import BrokerThread
-from horolog.testing.faults import BrokerFaults, InjectedFault
+from horolog.testing.faults import BrokerFaults, RecordedFault
 from horolog.testing.requests import fetch, list_offsets, message_set, produce, result, results
 from horolog.testing.waiting import until
 from horolog.testing.wire import wire
@@ -144,8 +144,8 @@ async def test_what_was_injected_is_recorded(
         for _ in range(3):
             await client.call(produce("a", SET))
         await client.call(list_offsets("a", (0, -1)))
-    met = InjectedFault("fail", now_ms, "produce", ("a",), "wire", "NOT_LEADER_OR_FOLLOWER")
-    late = InjectedFault("delay", now_ms, "list-offsets", ("a",), "wire", "0.001 s")
+    met = RecordedFault("fail", now_ms, "produce", ("a",), "wire", "NOT_LEADER_OR_FOLLOWER")
+    late = RecordedFault("delay", now_ms, "list-offsets", ("a",), "wire", "0.001 s")
     assert faults.injected == [met, met, late]
     assert not faults.waiting
     faults.clear()

@@ -311,7 +311,7 @@ def test_following_windows_of_several_topics(horolog: Program, ask: Run, topic: 
 
 
 class StoredBatches:
-    """A source that is far ahead of its reader: stored messages, then none any more."""
+    """A source that is far ahead of its reader: stored messages, and then the end."""
 
     def __init__(self, topic: str, count: int) -> None:
         self.is_live = False
