@@ -1,5 +1,6 @@
 // Messages over time as bars, all partitions together: drag to look closer, click for the messages.
 
+import { note, numbers } from "/static/address.js";
 import { ask, Refused } from "/static/api.js";
 import { stepOf, tickName, ticksOf } from "/static/axis.js";
 import { byId, html, replace, setText, svg } from "/static/dom.js";
@@ -32,6 +33,23 @@ export function select(topic) {
   lastDrawn = "";
 }
 
+// Shows the stretch of an address, and the bar whose messages it shows.
+export function restore(address) {
+  const [from, until] = [numbers(address, "from", 1)?.[0], numbers(address, "until", 1)?.[0]];
+  const zoom = from !== undefined && until !== undefined && from < until;
+  const named = ["all", "day"].find((kind) => kind === address.get("bars")) ?? "usual";
+  const chosen = numbers(address, "window", 2)?.[0] ?? null;
+  Object.assign(view, {
+    kind: zoom ? "zoom" : named, range: zoom ? { from, until } : null, chosen, seen: null,
+    before: zoom ? [{ kind: "usual", range: null }] : [],
+  });
+}
+
+function noteStretch() {
+  const { kind, range } = view;
+  note({ bars: ["all", "day"].includes(kind) ? kind : null, from: range?.from, until: range?.until }, { step: true });
+}
+
 // Whether the user may read the messages behind the bars.
 export function allow(mayRead) {
   view.mayRead = mayRead;
@@ -39,9 +57,9 @@ export function allow(mayRead) {
 
 // Counts again if `seen`, which tells what the topic has, is new.
 export function follow(seen) {
-  if (view.seen === seen) return;
+  if (view.seen === seen) return null;
   view.seen = seen;
-  load();
+  return load();
 }
 
 // The sums of all parts of a count; `onPart` is given those so far.
@@ -115,6 +133,7 @@ function go(kind, range = null) {
   if (kind === "zoom") view.before = [...view.before, { kind: view.kind, range: view.range }];
   else view.before = [];
   Object.assign(view, { kind, range, chosen: null });
+  noteStretch();
   load();
 }
 
@@ -122,6 +141,7 @@ function out() {
   const last = view.before.at(-1);
   if (!last) return;
   Object.assign(view, last, { before: view.before.slice(0, -1), chosen: null });
+  noteStretch();
   load();
 }
 

@@ -1,5 +1,6 @@
-// The page: one poll after the other, and what was chosen. The address holds topic and partition.
+// The page: one poll after the other, and what was chosen.
 
+import * as address from "/static/address.js";
 import { ask, logOut, Poller, Refused } from "/static/api.js";
 import * as bars from "/static/bars.js";
 import * as consumers from "/static/consumers.js";
@@ -26,6 +27,7 @@ const state = {
 async function poll() {
   await loadTopics();
   const { topic, place } = state;
+  let counted = null;
   const work = state.polls % CONSUMERS_EVERY === 0 ? [consumers.load()] : [];
   if (work.length && !state.answer.alone) work.push(members.load());
   state.polls += 1;
@@ -35,10 +37,11 @@ async function poll() {
     if (state.polls - state.segmentsPoll >= SEGMENTS_EVERY) work.push(loadSegments(place));
     if (state.polls - state.barsPoll >= BARS_EVERY) {
       state.barsPoll = state.polls;
-      bars.follow(`${topic.messages} ${topic.appended}`);
+      counted = bars.follow(`${topic.messages} ${topic.appended}`);
     }
   }
   await Promise.all(work);
+  if (topic) Promise.resolve(counted).then(address.scrollBack);
 }
 
 // Messages, and what shows them, as far as the user may read the topic.
@@ -184,7 +187,7 @@ function showHead() {
   setText("problem", problem);
 }
 
-function choose(place) {
+function choose(place, view = new URLSearchParams()) {
   if (state.place && state.place.topic === place.topic && state.place.partition === place.partition) return;
   if (state.place?.topic !== place.topic) {
     bars.select(place.topic);
@@ -196,8 +199,16 @@ function choose(place) {
   segments.reset();
   finding.select(place.topic, place.partition);
   messages.select(place.topic, place.partition);
-  const address = topics.addressOf(place.topic, place.partition);
-  if (location.hash !== address) history.replaceState(null, "", address);
+  address.take({ place, view });
+  restore(view);
+}
+
+// Shows what an address holds, and scrolls to its position once that is there.
+function restore(view) {
+  bars.restore(view);
+  messages.restore(view);
+  state.barsPoll = state.polls - BARS_EVERY;
+  address.restoreScroll(address.numbers(view, "y", 1)?.[0] ?? null);
 }
 
 function onState(error) {
@@ -252,7 +263,7 @@ function listen() {
     poller.poke();
   });
   byId("partition").addEventListener("change", (event) => {
-    location.hash = topics.addressOf(state.place.topic, Number(event.target.value));
+    location.hash = address.addressOf(state.place.topic, Number(event.target.value), address.stretch());
   });
   byId("older-segments").addEventListener("click", () => {
     state.before = segments.shownSegments()[0].base_offset;
@@ -263,9 +274,13 @@ function listen() {
     again();
   });
   addEventListener("hashchange", () => {
-    const place = topics.placeOf(location.hash);
-    if (!place) return;
-    choose(place);
+    const found = address.parse(location.hash);
+    if (!found) return;
+    const { place, view } = found;
+    if (state.place?.topic === place.topic && state.place.partition === place.partition) {
+      address.take(found);
+      restore(view);
+    } else choose(place, view);
     again();
   });
   addEventListener("keydown", (event) => {
@@ -277,6 +292,7 @@ function listen() {
 }
 
 listen();
-const first = topics.placeOf(location.hash);
-if (first) choose(first);
+address.listen();
+const first = address.parse(location.hash);
+if (first) choose(first.place, first.view);
 poller.run();

@@ -1,6 +1,7 @@
 // Messages of a partition, or of a window of time in all partitions. Keys and values are shown as
 // text, whatever is in them.
 
+import { note, numbers } from "/static/address.js";
 import { ask } from "/static/api.js";
 import { byId, html, replace, setText } from "/static/dom.js";
 import { count, several, size, span, time } from "/static/format.js";
@@ -18,9 +19,28 @@ export function select(topic, partition) {
   setText("messages-note", "");
 }
 
+// Shows the messages that an address names.
+export function restore(address) {
+  const window = numbers(address, "window", 2);
+  const at = numbers(address, "at", 2);
+  const offset = numbers(address, "offset", 1);
+  if (window) Object.assign(view, NOTHING, { window: { from: window[0], until: window[1] } });
+  else Object.assign(view, NOTHING, { from: offset?.[0] ?? null, wanted: offset?.[0] ?? null });
+  if (window && at) Object.assign(view, { at: { partition: at[0], offset: at[1] }, earlier: [null] });
+}
+
+function noteView() {
+  const { window, at, from } = view;
+  note({
+    window: window && `${window.from}-${window.until}`, at: window && at && `${at.partition}-${at.offset}`,
+    offset: window ? null : from,
+  }, { step: true });
+}
+
 // Shows the messages from an offset on, which stays until the latest are asked for again.
 export async function showFrom(offset) {
   Object.assign(view, NOTHING, { from: offset, wanted: offset });
+  noteView();
   await load();
   showFirst();
 }
@@ -28,6 +48,7 @@ export async function showFrom(offset) {
 // Shows the messages of all partitions whose time is in a window, and no others.
 export async function showWindow(from, until) {
   Object.assign(view, NOTHING, { window: { from, until } });
+  noteView();
   await load();
   showFirst();
 }
@@ -136,6 +157,7 @@ function whichOfWindow() {
 export function listen(failed) {
   const go = (changes) => {
     Object.assign(view, changes);
+    noteView();
     load().catch(failed);
   };
   byId("older").addEventListener("click", () => {
