@@ -10,7 +10,9 @@ import { count, rate, several, size, span, time } from "/static/format.js";
 import * as latency from "/static/latency.js";
 import * as members from "/static/members.js";
 import * as messages from "/static/messages.js";
+import * as search from "/static/search.js";
 import * as segments from "/static/segments.js";
+import * as settings from "/static/settings.js";
 import * as topics from "/static/topics.js";
 
 const EVERY_MS = 2000;
@@ -21,7 +23,7 @@ const MOST_PAGES = 10;
 
 const state = {
   place: null, topic: null, answer: null, user: null, pages: 1, polls: 0,
-  before: null, segmentsPoll: -SEGMENTS_EVERY, barsPoll: -BARS_EVERY, last: new Map(), rates: new Map(), lastMs: null,
+  before: null, segmentsPoll: -SEGMENTS_EVERY, barsPoll: -BARS_EVERY, last: new Map(), rates: new Map(), totals: null, lastMs: null,
 };
 
 async function poll() {
@@ -46,9 +48,12 @@ async function poll() {
 
 // Messages, and what shows them, as far as the user may read the topic.
 async function showContent(topic) {
+  const maySeeSettings = !topic.hidden.includes("settings");
+  settings.allow(maySeeSettings);
   const mayRead = !topic.hidden.includes("messages");
   finding.allow(mayRead);
-  bars.allow(mayRead);
+  bars.allow(mayRead, maySeeSettings);
+  search.allow(mayRead);
   if (mayRead) await messages.follow(`${topic.messages} ${topic.appended}`);
   else messages.hide();
 }
@@ -67,8 +72,9 @@ async function loadTopics() {
   let answer;
   let after = "";
   for (let page = 0; page < state.pages; page += 1) {
-    answer = await ask("topics", { like, after });
+    answer = await ask("topics", { like, after, totals: page ? 0 : 1 });
     found.push(...answer.topics);
+    if (answer.totals) noteTotals(answer);
     after = answer.next;
     if (!after) break;
   }
@@ -81,7 +87,7 @@ async function loadTopics() {
   if (state.topic && state.place.partition >= state.topic.partitions) choose({ topic: state.topic.name, partition: 0 });
   topics.show(found, state.rates, state.place?.topic);
   showUser(answer.user);
-  showTiles(answer, found);
+  showTiles(answer);
   showMissing(answer);
   byId("detail").hidden = !state.topic;
   if (state.topic) showHead();
@@ -143,16 +149,23 @@ function measure(found, nowMs) {
   state.lastMs = nowMs;
 }
 
-function showTiles(answer, found) {
-  const sum = (name) => found.reduce((total, topic) => total + topic[name], 0);
-  const part = found.length < answer.topic_count ? "+" : "";
+// Of all topics that the user may see, whatever the filter is.
+function noteTotals({ totals, now_ms: now }) {
+  const before = state.totals;
+  const seconds = before ? (now - before.now) / 1000 : 0;
+  const perSecond = seconds > 0 ? Math.max(totals.appended - before.appended, 0) / seconds : null;
+  state.totals = { ...totals, now, perSecond: perSecond ?? before?.perSecond ?? null };
+}
+
+function showTiles(answer) {
+  const { messages: most, size_bytes: bytes, part, perSecond } = state.totals;
+  const more = part ? "+" : "";
   byId("topics-note").hidden = !answer.limited;
   setText("tile-topics-name", answer.limited ? "Your topics" : "Topics");
   setText("tile-topics", count(answer.topic_count));
-  setText("tile-messages", count(sum("messages")) + part);
-  setText("tile-bytes", size(sum("size_bytes")) + part);
-  const rates = found.map((topic) => state.rates.get(topic.name)).filter((value) => value !== undefined);
-  setText("tile-rate", rates.length ? rate(rates.reduce((a, b) => a + b, 0)) : "–");
+  setText("tile-messages", count(most) + more);
+  setText("tile-bytes", size(bytes) + more);
+  setText("tile-rate", rate(perSecond));
   setText("kernel", `Kernel: ${answer.kernel}.`);
 }
 
@@ -191,6 +204,8 @@ function choose(place, view = new URLSearchParams()) {
   if (state.place && state.place.topic === place.topic && state.place.partition === place.partition) return;
   if (state.place?.topic !== place.topic) {
     bars.select(place.topic);
+    search.select(place.topic);
+    settings.select(place.topic);
     state.barsPoll = state.polls - BARS_EVERY;
   }
   state.place = place;
@@ -246,12 +261,14 @@ async function endSession() {
   }
 }
 
-const SHORTCUTS = { "/": () => byId("filter").focus(), t: () => byId("at").focus(), p: pause };
+const SHORTCUTS = { "/": () => byId("filter").focus(), t: () => byId("at").focus(), s: () => byId("search-text").focus(), p: pause };
 
 function listen() {
   bars.listen();
   finding.listen();
   messages.listen(onState);
+  search.listen();
+  settings.listen();
   byId("pause").addEventListener("click", pause);
   byId("logout").addEventListener("click", endSession);
   byId("filter").addEventListener("input", () => {
