@@ -26,7 +26,7 @@ export function latencyOf(message) {
 export async function loadDetail(topic, partition, offset) {
   const answer = await ask("messages", { topic, partition, from: offset, whole: 1 });
   const message = answer.messages.find((one) => one.offset === offset);
-  return html("tr", { class: "detail", "data-detail": offset },
+  return html("tr", { class: "opened", "data-detail": offset },
     html("td", { colspan: 5 }, message ? factsOf(message, topic, partition) : html("p", { class: "note" }, `The message is not there any more. ${answer.problem}`)));
 }
 

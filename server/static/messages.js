@@ -145,7 +145,7 @@ async function toggle(message) {
   try {
     mine.row = await loadDetail(view.topic, message.partition ?? view.partition, message.offset);
   } catch (error) {
-    mine.row = html("tr", { class: "detail" }, html("td", { colspan: 5 }, `The message could not be read: ${error.message}`));
+    mine.row = html("tr", { class: "opened" }, html("td", { colspan: 5 }, `The message could not be read: ${error.message}`));
   }
   if (detail !== mine) return;
   render();

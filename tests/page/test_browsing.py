@@ -128,11 +128,12 @@ def test_a_message_opens_with_headers_and_both_times(open_page: Open) -> None:
     table = page.locator("#messages")
     row = table.locator('tr[data-offset="10"]')
     row.get_by_role("button").press("Enter")
-    detail = table.locator("tr.detail")
+    detail = table.locator("tr.opened")
     expect(detail).to_contain_text("partition 0, offset 10")
     for text in ("trace = t-20", "Message time", "Append time", "set by the producer", "Latency"):
         expect(detail).to_contain_text(text)
     assert len(re.findall(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} UTC", detail.inner_text())) == 2
+    assert detail.locator("td").evaluate("e => e.offsetWidth") > 500, "it has the whole width"
     expect(row.get_by_role("button")).to_be_focused()
     expect(row.get_by_role("button")).to_have_attribute("aria-expanded", "true")
     page.keyboard.press("Enter")
@@ -156,7 +157,7 @@ def test_search_says_how_far_it_looked(open_page: Open) -> None:
         f'{{"number": {number}}}' for number in (10, 100, 110)
     ]
     page.locator("#messages tbody tr button").first.click()
-    expect(page.locator("#messages tr.detail")).to_contain_text("trace = t-10")
+    expect(page.locator("#messages tr.opened")).to_contain_text("trace = t-10")
     page.get_by_role("button", name="Latest", exact=True).click()
     expect(page.locator("#messages-note")).to_contain_text("newest first, live")
     expect(note).to_have_text("")
