@@ -167,11 +167,13 @@ class Everything:
 ASKED_FOR: Final[Mapping[str, Operation]] = MappingProxyType(
     {
         "consumers": Operation.DESCRIBE,
+        "download": Operation.READ,
         "find": Operation.READ,
         "histogram": Operation.DESCRIBE,
         "members": Operation.DESCRIBE,
         "messages": Operation.READ,
         "segments": Operation.DESCRIBE,
+        "settings": Operation.DESCRIBE_CONFIGS,
         "topics": Operation.DESCRIBE,
         "window": Operation.READ,
     }

@@ -38,10 +38,23 @@ OPENED_BYTES: Final = 4 << 20
 """Largest size of a decompressed set."""
 SHOWN_CHARACTERS: Final = 2000
 SHOWN_BYTES: Final = 256
-"""Bytes shown of a key, value or header that is not text."""
-BUSY: Final = "the broker is busy"
 SHOWN_HEADERS: Final = 20
-"""Headers shown of one message."""
+BUSY: Final = "the broker is busy"
+
+
+@value_class
+class Shown:
+    """How much of one message is shown."""
+
+    characters: int = SHOWN_CHARACTERS
+    """Of each text; four times as many bytes are decoded."""
+    hex_bytes: int = SHOWN_BYTES
+    """Of each key, value or header that is not text."""
+    headers: int = SHOWN_HEADERS
+
+
+IN_PART: Final = Shown()
+WHOLE: Final = Shown(characters=256 << 10, hex_bytes=64 << 10, headers=1000)
 
 
 @value_class
@@ -55,13 +68,16 @@ class Decoded:
 
 
 async def messages(services: Services, query: Query) -> dict[str, object]:
-    """Return messages from offset `from` on, by default the last `limit` ones."""
+    """Return messages from offset `from` on, by default the last `limit` ones. With `whole` it is
+    one message, of which more is shown."""
     log = await asked_log(services, query)
-    limit = query.integer("limit", 20, maximum=MESSAGES_AT_ONCE)
+    is_whole = bool(query.integer("whole", 0, maximum=1))
+    limit = 1 if is_whole else query.integer("limit", 20, maximum=MESSAGES_AT_ONCE)
     start = query.integer("from", max(log.high_watermark - limit, 0))
     start = min(max(start, log.log_start_offset), log.high_watermark)
     decoded = await read_messages(services, log, start, limit)
-    shown = await show_messages(services, log, decoded.messages)
+    how = WHOLE if is_whole else IN_PART
+    shown = await show_messages(services, log, decoded.messages, how)
     return {
         "log_start_offset": log.log_start_offset,
         "end_offset": log.high_watermark,
@@ -73,7 +89,7 @@ async def messages(services: Services, query: Query) -> dict[str, object]:
 
 
 async def show_messages(
-    services: Services, log: Log, records: Iterable[Record]
+    services: Services, log: Log, records: Iterable[Record], how: Shown = IN_PART
 ) -> list[dict[str, object]]:
     """Return messages as JSON, with their append times. Raises `OSError`."""
     turns = services.work.turns()
@@ -81,7 +97,7 @@ async def show_messages(
     for record in records:
         while not reader.append_times_loaded(log, record.offset):
             await turns.give_way()
-        shown.append(show_message(log, record))
+        shown.append(show_message(log, record, how))
         await turns.give_way()
     return shown
 
@@ -167,7 +183,7 @@ def nothing_of(data: Buffer, start: int, problem: str) -> Decoded:
     return Decoded([], max(last_offset, start) + 1, problem)
 
 
-def show_message(log: Log, record: Record) -> dict[str, object]:
+def show_message(log: Log, record: Record, how: Shown = IN_PART) -> dict[str, object]:
     """Return one message as JSON. Its append time must be loaded. Raises `OSError`."""
     kind = record.timestamp_type
     append_ms = reader.append_time_ms(log, record.offset)
@@ -178,34 +194,34 @@ def show_message(log: Log, record: Record) -> dict[str, object]:
         "timestamp_ms": None if record.timestamp_ms < 0 else record.timestamp_ms,
         "timestamp_type": None if kind is None else kind.value,
         "append_time_ms": None if append_ms < 0 else append_ms,
-        "key": show_bytes(record.key),
-        "value": show_bytes(record.value),
+        "key": show_bytes(record.key, how),
+        "value": show_bytes(record.value, how),
         "headers": [
-            {"name": name[:SHOWN_CHARACTERS], "value": show_bytes(content)}
-            for name, content in record.headers[:SHOWN_HEADERS]
+            {"name": name[: IN_PART.characters], "value": show_bytes(content)}
+            for name, content in record.headers[: how.headers]
         ],
-        "headers_left_out": max(len(record.headers) - SHOWN_HEADERS, 0),
+        "headers_left_out": max(len(record.headers) - how.headers, 0),
     }
 
 
-def show_bytes(data: bytes | None) -> dict[str, object] | None:
+def show_bytes(data: bytes | None, how: Shown = IN_PART) -> dict[str, object] | None:
     """Return bytes as JSON: as text if they are readable UTF-8, else in hexadecimal. Long ones are
     cut."""
     if data is None:
         return None
-    head = data[: 4 * SHOWN_CHARACTERS]
+    head = data[: 4 * how.characters]
     try:
         text = getincrementaldecoder("utf-8")().decode(head, len(head) == len(data))
     except UnicodeDecodeError:
         text = "\0"
     if any(letter < " " and letter not in "\t\r\n" for letter in text):
         return {
-            "hex": data[:SHOWN_BYTES].hex(" "),
+            "hex": data[: how.hex_bytes].hex(" "),
             "bytes": len(data),
-            "cut": len(data) > SHOWN_BYTES,
+            "cut": len(data) > how.hex_bytes,
         }
-    cut = len(text) > SHOWN_CHARACTERS or len(head) < len(data)
-    return {"text": text[:SHOWN_CHARACTERS], "bytes": len(data), "cut": cut}
+    cut = len(text) > how.characters or len(head) < len(data)
+    return {"text": text[: how.characters], "bytes": len(data), "cut": cut}
 
 
 async def find(services: Services, query: Query) -> dict[str, object]:

@@ -16,10 +16,14 @@ from ...values import value_class
 from ..handlers.base import Services
 from ..security.session import ANONYMOUS
 from ..web.authentication import HttpPeer
+from ..web.connection import OF_EVERY_ANSWER
 from .access import Allowed, Everything, PageAccess, PageRefusal, Query, Viewer
+from .consumers import consumers
+from .download import lines
 from .histogram import histogram
 from .messages import find, messages
-from .topics import consumers, members, segments, topics
+from .settings import settings
+from .topics import members, segments, topics
 from .window import window
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "static"
@@ -36,6 +40,12 @@ AT_WORK: Final = 8
 
 SECONDS: Final = 10.0
 """Longest time for a request, needed at worst by a search in a log that is not in memory."""
+
+DOWNLOADS: Final = 2
+"""Downloads in progress at one time; further ones are refused with 503."""
+
+STALL_SECONDS: Final = 30.0
+"""Longest time in which a download takes nothing of what is sent."""
 
 HEADERS: Final = MappingProxyType(
     {
@@ -63,6 +73,7 @@ ANSWERS: Final[Mapping[str, Answer]] = MappingProxyType(
         "window": window,
         "consumers": consumers,
         "members": members,
+        "settings": settings,
     }
 )
 
@@ -96,6 +107,7 @@ class Page:
         self._services = services
         self._files: Mapping[str, StaticFile] = {}
         self._at_work = 0
+        self._downloads = 0
 
     def add_to(self, application: web.Application) -> None:
         router = application.router
@@ -104,6 +116,7 @@ class Page:
         router.add_get("/static/{name}", self._named_file)
         for name, answer in ANSWERS.items():
             router.add_get(f"/page/{name}", partial(self._json, name, answer))
+        router.add_get("/page/download", self._download, allow_head=False)
 
     async def _named_file(self, request: web.Request) -> web.StreamResponse:
         return await self._file(request.match_info["name"], request)
@@ -122,27 +135,68 @@ class Page:
         return web.Response(body=file.content, headers=headers)
 
     async def _json(self, name: str, answer: Answer, request: web.Request) -> web.StreamResponse:
-        if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
-            return _refused(403, "this is for the page itself, not for other sites")
+        if _is_of_other_site(request):
+            return _refused(403, OTHER_SITE)
         if self._at_work >= AT_WORK:
             return _refused(503, f"{AT_WORK} requests of pages are being worked on already")
         self._at_work += 1
+        peer = cast(HttpPeer, request.protocol)
+        peer.cancel_when_lost(asyncio.current_task())
         try:
             async with asyncio.timeout(SECONDS):
-                peer = cast(HttpPeer, request.protocol)
-                access = self._access(name, request, peer)
-                query = Query(request.query, access, self._viewer(peer))
-                found = await answer(self._services, query)
-        except PageRefusal as refusal:
-            return _refused(refusal.status, refusal.message)
+                found = await answer(self._services, self._query(name, request, peer))
         except TimeoutError:
             return _refused(503, f"it took longer than {SECONDS:g} s")
         except Exception as error:
-            code, message = self._services.outcomes.of(error, api="page")
-            return _refused(404 if code == UnknownTopicOrPartition.code else 500, message)
+            return self._refusal(error)
         finally:
+            peer.cancel_when_lost(None)
             self._at_work -= 1
         return _sent(200, found)
+
+    async def _download(self, request: web.Request) -> web.StreamResponse:
+        if _is_of_other_site(request):
+            return _refused(403, OTHER_SITE)
+        if self._downloads >= DOWNLOADS:
+            return _refused(503, f"{DOWNLOADS} downloads are in progress already; try again later")
+        self._downloads += 1
+        peer = cast(HttpPeer, request.protocol)
+        peer.cancel_when_lost(asyncio.current_task())
+        response: web.StreamResponse | None = None
+        try:
+            query = self._query("download", request, peer)
+            async for piece in lines(self._services, query):
+                if response is None:
+                    response = await _begun(request, query)
+                async with asyncio.timeout(STALL_SECONDS):
+                    await response.write(piece)
+            if response is None:
+                response = await _begun(request, query)
+            await response.write_eof()
+        except Exception as error:
+            stalled = response is not None and isinstance(error, (ConnectionError, TimeoutError))
+            refusal = None if stalled else self._refusal(error)
+            if response is None:
+                assert refusal is not None
+                return refusal
+            # The browser must see that the file is not complete.
+            if request.transport is not None:
+                request.transport.abort()
+        finally:
+            peer.cancel_when_lost(None)
+            self._downloads -= 1
+        return response
+
+    def _query(self, name: str, request: web.Request, peer: HttpPeer) -> Query:
+        access = self._access(name, request, peer)
+        return Query(request.query, access, self._viewer(peer))
+
+    def _refusal(self, error: Exception) -> web.Response:
+        """Return the answer for an error of a request."""
+        if isinstance(error, PageRefusal):
+            return _refused(error.status, error.message)
+        code, message = self._services.outcomes.of(error, api="page")
+        return _refused(404 if code == UnknownTopicOrPartition.code else 500, message)
 
     def _viewer(self, peer: HttpPeer) -> Viewer:
         known = peer.principal != ANONYMOUS or self._services.security.authorization
@@ -161,6 +215,30 @@ class Page:
         if topic:
             allowed.check(name, topic)
         return allowed
+
+
+OTHER_SITE: Final = "this is for the page itself, not for other sites"
+
+
+def _is_of_other_site(request: web.Request) -> bool:
+    return request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none")
+
+
+async def _begun(request: web.Request, query: Query) -> web.StreamResponse:
+    """Return the answer of a download, whose head is sent."""
+    from_ms, until_ms = query.window()
+    end = "" if query.no_end else f"-{until_ms}"
+    name = f"{query.text('topic')}-{from_ms}{end}.jsonl"
+    headers = {
+        **HEADERS,
+        "Cache-Control": "no-store",
+        "Content-Type": "application/jsonl; charset=utf-8",
+        "Content-Disposition": f'attachment; filename="{name}"',
+    }
+    response = web.StreamResponse(headers=headers)
+    response.headers.update(OF_EVERY_ANSWER)
+    await response.prepare(request)
+    return response
 
 
 def _refused(status: int, message: str) -> web.Response:

@@ -1,28 +1,24 @@
 """Tables of the page: topics and what is counted of them, a hundred at a time; the segments of a
-partition; named positions, those furthest behind in time first; the members of the cluster."""
+partition; the members of the cluster."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.api.cluster.describe_replicas import NOT_KNOWN
 from ...protocol.errors import HorologError
-from ...protocol.lag import Lag
 from ...protocol.records.kernel import FORM
 from ...protocol.records.latency import LATENCY_BUCKETS_MS
 from ...storage.directory.topics import TopicEntry
 from ...storage.log.expiry import SegmentDescription
 from ..handlers.base import Services
-from ..metrics.lags import Key
 from ..work import Turns
 from .access import OFFSET_MAX, PageAccess, Query, asked_log
 
 if TYPE_CHECKING:
     from ...protocol.api.cluster.describe_replicas import ReplicaMember
-
-CONSUMERS_AT_ONCE: Final = 100
 
 SEGMENTS_AT_ONCE: Final = 100
 SEGMENTS_A_STEP: Final = 10
@@ -32,6 +28,8 @@ timestamp."""
 TOPICS_AT_ONCE: Final = 100
 PARTITIONS_AT_ONCE: Final = 1000
 """Number of partitions after which an answer ends, with the topic in progress."""
+SUMMED_PARTITIONS: Final = 5000
+"""Number of partitions after which totals end, with the topic in progress."""
 
 
 async def topics(services: Services, query: Query) -> dict[str, object]:
@@ -55,6 +53,7 @@ async def topics(services: Services, query: Query) -> dict[str, object]:
         shown.append(await _topic(services, entry, turns, access))
         partitions += entry.partitions
         await turns.give_way()
+    with_totals = bool(query.integer("totals", 0, maximum=1))
     more = bool(shown) and start + len(shown) < len(names)
     return {
         "now_ms": services.clock.now_ms(),
@@ -65,10 +64,34 @@ async def topics(services: Services, query: Query) -> dict[str, object]:
         "latency_buckets_ms": LATENCY_BUCKETS_MS,
         "latency_window_ms": services.figures.latency_window_ms,
         "topic_count": len(entries),
+        "totals": await _totals(services, entries, turns) if with_totals else None,
         "matching": len(names),
         "topics": shown,
         "next": shown[-1]["name"] if more else None,
     }
+
+
+async def _totals(
+    services: Services, entries: Mapping[str, TopicEntry], turns: Turns
+) -> dict[str, object]:
+    """Return sums over the topics that the viewer may see, whatever `like` is. They are a `part` if
+    there are too many partitions."""
+    messages = size_bytes = appended = partitions = 0
+    part = False
+    for name, entry in list(entries.items()):
+        if partitions >= SUMMED_PARTITIONS:
+            part = True
+            break
+        partitions += entry.partitions
+        figures = services.figures.topics.get(name)
+        appended += 0 if figures is None else figures.messages
+        for partition in range(entry.partitions):
+            with suppress(HorologError, OSError):
+                log = services.logs.find(name, partition)
+                messages += log.log_end_offset - log.log_start_offset
+                size_bytes += log.size_bytes
+            await turns.give_way()
+    return {"messages": messages, "size_bytes": size_bytes, "appended": appended, "part": part}
 
 
 def _matching(names: Sequence[str], like: str) -> list[str]:
@@ -142,7 +165,7 @@ def _figures(services: Services, name: str) -> dict[str, object]:
 
 async def segments(services: Services, query: Query) -> dict[str, object]:
     """Return the segments that start below offset `before`, oldest first, and the partition's
-    offsets."""
+    offsets. Expiry reveals settings: it is hidden from a viewer without the right to them."""
     log = await asked_log(services, query)
     await services.logs.read_trimmed(log)
     before = query.integer("before", OFFSET_MAX)
@@ -151,10 +174,12 @@ async def segments(services: Services, query: Query) -> dict[str, object]:
     end = bisect_left(all_of_them, before, key=lambda segment: segment.base_offset)
     start = max(end - SEGMENTS_AT_ONCE, 0)
     turns = services.work.turns()
+    with_expiry = query.access.settings(query.text("topic"))
     shown: list[dict[str, object]] = []
     for first in range(start, end, SEGMENTS_A_STEP):
         numbers = range(first, min(first + SEGMENTS_A_STEP, end))
-        shown += [_segment(one) for one in log.expiry.describe_some(now_ms, numbers)]
+        described = log.expiry.describe_some(now_ms, numbers)
+        shown += [_segment(one, with_expiry=with_expiry) for one in described]
         await turns.give_way()
     return {
         "now_ms": now_ms,
@@ -166,10 +191,11 @@ async def segments(services: Services, query: Query) -> dict[str, object]:
         "older": start,
         "newer": len(all_of_them) - end,
         "segments": shown,
+        "hidden": [] if with_expiry else ["expiry"],
     }
 
 
-def _segment(segment: SegmentDescription) -> dict[str, object]:
+def _segment(segment: SegmentDescription, *, with_expiry: bool) -> dict[str, object]:
     return {
         "base_offset": segment.base_offset,
         "next_offset": segment.next_offset,
@@ -179,58 +205,15 @@ def _segment(segment: SegmentDescription) -> dict[str, object]:
         "largest_offset": _time(segment.largest_offset),
         "modified_ms": segment.modified_ms,
         "active": segment.active,
-        "verdict": segment.verdict,
-        "reason": segment.reason,
-        "expires_ms": segment.expires_ms,
         "damage": segment.damage,
+        "verdict": segment.verdict if with_expiry else None,
+        "reason": segment.reason if with_expiry else None,
+        "expires_ms": segment.expires_ms if with_expiry else None,
     }
 
 
 def _time(value: int) -> int | None:
     return None if value < 0 else value
-
-
-async def consumers(services: Services, query: Query) -> dict[str, object]:
-    """Return the followed positions of all topics, or of `topic`. `hidden` says whether there may
-    be others that the viewer has no right to see."""
-    topic = query.text("topic", "")
-    await services.lags.refresh()
-    access = query.access
-    every = access.every_topic() and access.every_group()
-    followed = {
-        key: position.lag
-        for key, position in services.lags.followed.items()
-        if topic in ("", key[1]) and access.topic(key[1]) and access.group(key[0])
-    }
-    furthest = sorted(followed.items(), key=_behind, reverse=True)[:CONSUMERS_AT_ONCE]
-    return {
-        "now_ms": services.clock.now_ms(),
-        "count": len(followed),
-        "left_out": services.lags.left_out if every else 0,
-        "hidden": not every,
-        "consumers": [_consumer(services, key, lag) for key, lag in furthest],
-    }
-
-
-def _behind(followed: tuple[Key, Lag]) -> tuple[float, int]:
-    lag = followed[1]
-    return (inf if lag.seconds is None else lag.seconds), lag.messages
-
-
-def _consumer(services: Services, key: Key, lag: Lag) -> dict[str, object]:
-    name, topic, partition = key
-    position = services.directory.committed.get(name, topic, partition)
-    return {
-        "name": name,
-        "topic": topic,
-        "partition": partition,
-        "offset": None if position is None else position.offset,
-        "commit_time_ms": None if position is None else position.commit_time_ms,
-        "messages": lag.messages,
-        "seconds": lag.seconds,
-        "estimated": lag.estimated,
-        "catch_up_seconds": lag.catch_up_seconds,
-    }
 
 
 async def members(services: Services, query: Query) -> dict[str, object]:

@@ -24,16 +24,21 @@ from .messages import (
     show_messages,
     stored_bytes,
 )
+from .search import ContentSearch, content_search
 
 READ_BYTES: Final = 4 << 20
 """Approximate limit of stored bytes read for one answer."""
+SEARCHED_BYTES: Final = 32 << 20
+"""Such a limit for an answer that searches for a text."""
+EXAMINED: Final = 10_000
+"""Messages of one read that are compared with a text; further ones follow with the next read."""
 SECONDS: Final = 2.0
 """Time after which an answer ends, with the step in progress."""
 
 
 async def window(services: Services, query: Query) -> dict[str, object]:
     """Return up to `limit` messages whose time is in the window, by partition in the order of
-    offsets.
+    offsets; with `text` only those that contain it, and how many were `looked` at.
 
     They start at `offset` of `partition`, or at the start of the topic. `next` is where the next
     request continues, although there may be no more messages; None at the end.
@@ -46,8 +51,9 @@ async def window(services: Services, query: Query) -> dict[str, object]:
     partitions = services.logs.topic(topic).partitions
     if partition >= partitions:
         raise PageRefusal(404, f"partition is {partition}; the topic has 0 to {partitions - 1}")
+    search = content_search(query)
     reading = Reading(
-        services, ReadWindow.between(from_ms, -1 if query.no_end else until_ms), limit
+        services, ReadWindow.between(from_ms, -1 if query.no_end else until_ms), limit, search
     )
     shown: list[dict[str, object]] = []
     while partition < partitions:
@@ -68,17 +74,27 @@ async def window(services: Services, query: Query) -> dict[str, object]:
         "messages": shown,
         "next": {"partition": partition, "offset": offset} if more else None,
         "problem": reading.problem,
+        "looked": None if search is None else search.looked,
+        "read_bytes": reading.read_bytes,
     }
 
 
 class Reading:
     """Reads the messages of a window, until there are enough or the work is too much."""
 
-    def __init__(self, services: Services, window: ReadWindow, limit: int) -> None:
+    def __init__(
+        self,
+        services: Services,
+        window: ReadWindow,
+        limit: int,
+        search: ContentSearch | None = None,
+    ) -> None:
         self._services = services
         self._window = window
         self._left = limit
-        self._left_bytes = READ_BYTES
+        self._search = search
+        self._most_bytes = READ_BYTES if search is None else SEARCHED_BYTES
+        self.read_bytes = 0
         self._stop = services.work.time() + SECONDS
         self.problem = ""
         """Why reading ended early, for people to read."""
@@ -87,7 +103,7 @@ class Reading:
     def full(self) -> bool:
         """Whether no more may be read for this answer."""
         late = self._services.work.time() >= self._stop
-        return self._left <= 0 or self._left_bytes <= 0 or bool(self.problem) or late
+        return self._left <= 0 or self.read_bytes >= self._most_bytes or bool(self.problem) or late
 
     async def read(self, log: Log, offset: int) -> tuple[list[Record], int | None]:
         """Return messages of one partition from an offset on, and the next offset; None at the end.
@@ -115,6 +131,11 @@ class Reading:
                 return found, offset
             await turns.give_way()
 
+    def _decoding(self, data: Buffer, start: int) -> Callable[[], Decoded]:
+        if self._search is not None:
+            return _searching(data, start, self._window, self._left, self._search)
+        return _decoding(data, start, self._window, self._left)
+
     async def _read_once(self, log: Log, start: int, end_offset: int) -> Decoded:
         """Return the result of one read. If it makes no progress, a larger read follows."""
         decoded = Decoded([], start)
@@ -126,8 +147,8 @@ class Reading:
             if data is None:
                 decoded = Decoded([], start, BUSY)
                 break
-            self._left_bytes -= stored.size
-            decode = _decoding(data, start, self._window, self._left)
+            self.read_bytes += stored.size
+            decode = self._decoding(data, start)
             decoded = await self._services.work.in_reading_thread(decode)
             if decoded.next_offset != start or decoded.problem:
                 break
@@ -136,6 +157,40 @@ class Reading:
         self._left -= len(decoded.messages)
         self.problem = decoded.problem
         return decoded
+
+
+def _searching(
+    data: Buffer, start: int, window: ReadWindow, limit: int, search: ContentSearch
+) -> Callable[[], Decoded]:
+    """Return a function that decodes and compares, to be run in a thread."""
+
+    def decode() -> Decoded:
+        found: list[Record] = []
+        next_offset = start
+        problem = ""
+        try:
+            every = records(data, max_decompressed_bytes=OPENED_BYTES, from_offset=start)
+            for record in islice(every, EXAMINED):
+                next_offset = record.offset + 1
+                in_window = window.first_ms <= record.timestamp_ms <= window.last_ms
+                if in_window and search.matches(record):
+                    found.append(record)
+                    if len(found) >= limit:
+                        break
+            if next_offset == start:  # entries without messages
+                next_offset = max((entry.offset + 1 for entry in entries(data)), default=start)
+        except MessageTooLarge:
+            problem = f"a compressed set opens to more than {OPENED_BYTES >> 20} MiB"
+        except CorruptMessage as error:
+            return Decoded(found, None, str(error))
+        except HorologError as error:
+            problem = str(error)
+        if next_offset == start:
+            return nothing_of(data, start, problem)
+        # A message with a problem starts the next read, if there is one.
+        return Decoded(found, next_offset)
+
+    return decode
 
 
 def _decoding(data: Buffer, start: int, window: ReadWindow, limit: int) -> Callable[[], Decoded]:

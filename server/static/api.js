@@ -4,12 +4,14 @@ const DEADLINE_MS = 12000;
 
 export class Refused extends Error {}
 
-export async function ask(name, query = {}) {
+// `signal` ends the request early.
+export async function ask(name, query = {}, signal = null) {
   const address = new URL(`/page/${name}`, location.origin);
   for (const [key, value] of Object.entries(query)) {
     if (value !== null && value !== undefined && value !== "") address.searchParams.set(key, value);
   }
-  const response = await fetch(address, { signal: AbortSignal.timeout(DEADLINE_MS) });
+  const deadline = AbortSignal.timeout(DEADLINE_MS);
+  const response = await fetch(address, { signal: signal ? AbortSignal.any([signal, deadline]) : deadline });
   if (response.status === 401) leave();
   const body = await response.json();
   if (!response.ok) throw new Refused(body.error);

@@ -26,10 +26,14 @@ export function ticksOf({ start, end }, most) {
   return { ticks, step };
 }
 
-export function tickName(at, step) {
-  const text = time(at);
-  if (step >= 2592000000) return text.slice(0, 7);
-  if (step >= 86400000) return text.slice(0, 10);
-  if (step >= 60000) return text.slice(5, 16);
-  return text.slice(11, step >= 1000 ? 19 : 23);
+// Two lines for each tick: the date, where it is another one than at the tick before, and the time.
+export function tickNames(ticks, step) {
+  let last = "";
+  return ticks.map((at) => {
+    const [day, clock = ""] = time(at).split(" ");
+    if (step >= 86400000) return [step >= 2592000000 ? day.slice(0, -3) : day, ""];
+    const name = day === last ? "" : day;
+    last = day;
+    return [name, step >= 60000 ? clock.slice(0, 5) : step >= 1000 ? clock.slice(0, 8) : clock];
+  });
 }

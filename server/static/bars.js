@@ -1,12 +1,13 @@
 // Messages over time as bars, all partitions together: drag to look closer, click for the messages.
 
+import { note, numbers } from "/static/address.js";
 import { ask, Refused } from "/static/api.js";
-import { stepOf, tickName, ticksOf } from "/static/axis.js";
+import { stepOf, tickNames, ticksOf } from "/static/axis.js";
 import { byId, html, replace, setText, svg } from "/static/dom.js";
 import { count, several, span, time } from "/static/format.js";
 import { showWindow } from "/static/messages.js";
 
-const AXIS = 22;
+const AXIS = 34;
 const HEIGHT = 120;
 const FOOT = 16;
 const DAY_MS = 86400000;
@@ -16,7 +17,7 @@ const MOST_BARS = 200;
 const MOST_PARTS = 500; // of one count
 const DRAG_PIXELS = 5;
 
-const FRESH = { mayRead: true, whole: null, kind: "usual", range: null, before: [], answer: null, chosen: null, seen: null, trouble: "" };
+const FRESH = { mayRead: true, maySeeRetention: true, whole: null, kind: "usual", range: null, before: [], answer: null, chosen: null, seen: null, trouble: "" };
 const view = { topic: null, ...FRESH };
 let asked = 0; // goes up when another count begins: what an older one brings is dropped then
 let drag = null;
@@ -32,16 +33,39 @@ export function select(topic) {
   lastDrawn = "";
 }
 
-// Whether the user may read the messages behind the bars.
-export function allow(mayRead) {
-  view.mayRead = mayRead;
+// Shows the stretch of an address, and the bar whose messages it shows.
+export function restore(address) {
+  const [from, until] = [numbers(address, "from", 1)?.[0], numbers(address, "until", 1)?.[0]];
+  const zoom = from !== undefined && until !== undefined && from < until;
+  const named = ["all", "day"].find((kind) => kind === address.get("bars")) ?? "usual";
+  const chosen = numbers(address, "window", 2)?.[0] ?? null;
+  Object.assign(view, {
+    kind: zoom ? "zoom" : named, range: zoom ? { from, until } : null, chosen, seen: null,
+    before: zoom ? [{ kind: "usual", range: null }] : [],
+  });
+}
+
+function noteStretch() {
+  const { kind, range } = view;
+  note({ bars: ["all", "day"].includes(kind) ? kind : null, from: range?.from, until: range?.until }, { step: true });
+}
+
+// The stretch that is shown; all times if none is.
+export function shownStretch() {
+  return view.answer ? { from: view.answer.from_ms, until: view.answer.until_ms } : {};
+}
+
+// Whether the user may read the messages behind the bars, and see when the retention time starts.
+export function allow(mayRead, maySeeRetention) {
+  Object.assign(view, { mayRead, maySeeRetention });
+  showDownload();
 }
 
 // Counts again if `seen`, which tells what the topic has, is new.
 export function follow(seen) {
-  if (view.seen === seen) return;
+  if (view.seen === seen) return null;
   view.seen = seen;
-  load();
+  return load();
 }
 
 // The sums of all parts of a count; `onPart` is given those so far.
@@ -115,6 +139,7 @@ function go(kind, range = null) {
   if (kind === "zoom") view.before = [...view.before, { kind: view.kind, range: view.range }];
   else view.before = [];
   Object.assign(view, { kind, range, chosen: null });
+  noteStretch();
   load();
 }
 
@@ -122,6 +147,7 @@ function out() {
   const last = view.before.at(-1);
   if (!last) return;
   Object.assign(view, last, { before: view.before.slice(0, -1), chosen: null });
+  noteStretch();
   load();
 }
 
@@ -147,7 +173,8 @@ function showNote() {
   setText("bars-note", `${several(shown, "message")} from ${time(answer.from_ms)} to before ${time(answer.until_ms)} UTC, in bars of ${span(answer.every_ms)}.`
     + (others > 0 && !answer.next ? ` ${several(others, "message")} of other times.` : "")
     + (whole.untimed ? ` ${several(whole.untimed, "message")} without a time.` : "")
-    + (answer.next ? " Counting goes on." : ""));
+    + (answer.next ? " Counting goes on." : "")
+    + (view.maySeeRetention ? "" : " The retention start is hidden: needs the right DescribeConfigs on the topic."));
 }
 
 export function draw() {
@@ -162,14 +189,16 @@ export function draw() {
   const bars = barsOf(answer);
   const filled = bars.filter((bar) => bar.number);
   if (!filled.some((bar) => bar.begin === view.chosen)) view.chosen = null;
+  showDownload();
   const { from_ms: start, until_ms: end } = answer;
   const x = (ms) => width * (ms - start) / (end - start);
   const bottom = AXIS + HEIGHT;
   const most = Math.max(...answer.counts, 1);
   const { ticks, step } = ticksOf({ start, end }, Math.max(Math.floor(width / 96), 2));
-  const parts = ticks.map((at) => svg("g", {},
+  const names = tickNames(ticks, step);
+  const parts = ticks.map((at, place) => svg("g", {},
     svg("line", { class: "grid", x1: x(at), x2: x(at), y1: AXIS - 4, y2: bottom }),
-    x(at) < width - 70 ? svg("text", { x: x(at) + 3, y: 12 }, tickName(at, step)) : null));
+    x(at) < width - 70 ? names[place].map((name, line) => svg("text", { x: x(at) + 3, y: 12 + 13 * line }, name)) : null));
   parts.push(svg("line", { class: "grid", x1: 0, x2: width, y1: bottom, y2: bottom }));
   filled.forEach((bar, place) => parts.push(drawBar(bar, { x, most, bottom, first: place === 0 })));
   parts.push(...lineAt(answer.now_ms, "now", "now", { x, width, bottom }));
@@ -214,6 +243,18 @@ const KINDS = { past: ", late", ahead: ", early", kept: "" };
 
 function nameOf({ number, begin, end, kind }) {
   return `${several(number, "message")} from ${time(begin)} to before ${time(end)}${KINDS[kind]}`;
+}
+
+// The messages of the chosen bar as a file, else those of all bars.
+function showDownload() {
+  const { answer, chosen, mayRead, topic } = view;
+  const link = byId("download");
+  link.hidden = !answer || !mayRead;
+  if (link.hidden) return;
+  const bar = barsOf(answer).find(({ begin }) => begin === chosen);
+  const [from, until] = bar ? [bar.begin, bar.end] : [answer.from_ms, answer.until_ms];
+  link.setAttribute("href", `/page/download?${new URLSearchParams({ topic, from, until })}`);
+  setText("download", `Download the messages of ${bar ? "this bar" : "these bars"} as JSON lines`);
 }
 
 function choose(bar) {

@@ -18,7 +18,7 @@ function build(element, attributes, children) {
       element.setAttribute(name, value === true ? "" : READ.has(name) ? shown(value) : value);
     }
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined).map(shown));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined).map(shown));
   return element;
 }
 
@@ -43,6 +43,6 @@ export function setText(id, text) {
 // Replaces what is in a container; the keyboard stays on the element with the same data-key.
 export function replace(container, ...children) {
   const key = container.contains(document.activeElement) ? document.activeElement.dataset.key : null;
-  container.replaceChildren(...children.flat().filter((child) => child));
+  container.replaceChildren(...children.flat(Infinity).filter((child) => child));
   if (key) container.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
 }

@@ -1,9 +1,10 @@
 // "Which offset was it at ...?", and how that was found.
 
 import { ask, Refused } from "/static/api.js";
+import { valueOf } from "/static/detail.js";
 import { byId, html, replace, setText } from "/static/dom.js";
 import { count, isoTime, size, time } from "/static/format.js";
-import { showFrom, valueOf } from "/static/messages.js";
+import { showFrom } from "/static/messages.js";
 import { mark, shownSegments } from "/static/segments.js";
 
 let place = null;

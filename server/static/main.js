@@ -1,5 +1,6 @@
-// The page: one poll after the other, and what was chosen. The address holds topic and partition.
+// The page: one poll after the other, and what was chosen.
 
+import * as address from "/static/address.js";
 import { ask, logOut, Poller, Refused } from "/static/api.js";
 import * as bars from "/static/bars.js";
 import * as consumers from "/static/consumers.js";
@@ -9,7 +10,9 @@ import { count, rate, several, size, span, time } from "/static/format.js";
 import * as latency from "/static/latency.js";
 import * as members from "/static/members.js";
 import * as messages from "/static/messages.js";
+import * as search from "/static/search.js";
 import * as segments from "/static/segments.js";
+import * as settings from "/static/settings.js";
 import * as topics from "/static/topics.js";
 
 const EVERY_MS = 2000;
@@ -20,12 +23,13 @@ const MOST_PAGES = 10;
 
 const state = {
   place: null, topic: null, answer: null, user: null, pages: 1, polls: 0,
-  before: null, segmentsPoll: -SEGMENTS_EVERY, barsPoll: -BARS_EVERY, last: new Map(), rates: new Map(), lastMs: null,
+  before: null, segmentsPoll: -SEGMENTS_EVERY, barsPoll: -BARS_EVERY, last: new Map(), rates: new Map(), totals: null, lastMs: null,
 };
 
 async function poll() {
   await loadTopics();
   const { topic, place } = state;
+  let counted = null;
   const work = state.polls % CONSUMERS_EVERY === 0 ? [consumers.load()] : [];
   if (work.length && !state.answer.alone) work.push(members.load());
   state.polls += 1;
@@ -35,17 +39,21 @@ async function poll() {
     if (state.polls - state.segmentsPoll >= SEGMENTS_EVERY) work.push(loadSegments(place));
     if (state.polls - state.barsPoll >= BARS_EVERY) {
       state.barsPoll = state.polls;
-      bars.follow(`${topic.messages} ${topic.appended}`);
+      counted = bars.follow(`${topic.messages} ${topic.appended}`);
     }
   }
   await Promise.all(work);
+  if (topic) Promise.resolve(counted).then(address.scrollBack);
 }
 
 // Messages, and what shows them, as far as the user may read the topic.
 async function showContent(topic) {
+  const maySeeSettings = !topic.hidden.includes("settings");
+  settings.allow(maySeeSettings);
   const mayRead = !topic.hidden.includes("messages");
   finding.allow(mayRead);
-  bars.allow(mayRead);
+  bars.allow(mayRead, maySeeSettings);
+  search.allow(mayRead);
   if (mayRead) await messages.follow(`${topic.messages} ${topic.appended}`);
   else messages.hide();
 }
@@ -64,8 +72,9 @@ async function loadTopics() {
   let answer;
   let after = "";
   for (let page = 0; page < state.pages; page += 1) {
-    answer = await ask("topics", { like, after });
+    answer = await ask("topics", { like, after, totals: page ? 0 : 1 });
     found.push(...answer.topics);
+    if (answer.totals) noteTotals(answer);
     after = answer.next;
     if (!after) break;
   }
@@ -78,7 +87,7 @@ async function loadTopics() {
   if (state.topic && state.place.partition >= state.topic.partitions) choose({ topic: state.topic.name, partition: 0 });
   topics.show(found, state.rates, state.place?.topic);
   showUser(answer.user);
-  showTiles(answer, found);
+  showTiles(answer);
   showMissing(answer);
   byId("detail").hidden = !state.topic;
   if (state.topic) showHead();
@@ -140,16 +149,23 @@ function measure(found, nowMs) {
   state.lastMs = nowMs;
 }
 
-function showTiles(answer, found) {
-  const sum = (name) => found.reduce((total, topic) => total + topic[name], 0);
-  const part = found.length < answer.topic_count ? "+" : "";
+// Of all topics that the user may see, whatever the filter is.
+function noteTotals({ totals, now_ms: now }) {
+  const before = state.totals;
+  const seconds = before ? (now - before.now) / 1000 : 0;
+  const perSecond = seconds > 0 ? Math.max(totals.appended - before.appended, 0) / seconds : null;
+  state.totals = { ...totals, now, perSecond: perSecond ?? before?.perSecond ?? null };
+}
+
+function showTiles(answer) {
+  const { messages: most, size_bytes: bytes, part, perSecond } = state.totals;
+  const more = part ? "+" : "";
   byId("topics-note").hidden = !answer.limited;
   setText("tile-topics-name", answer.limited ? "Your topics" : "Topics");
   setText("tile-topics", count(answer.topic_count));
-  setText("tile-messages", count(sum("messages")) + part);
-  setText("tile-bytes", size(sum("size_bytes")) + part);
-  const rates = found.map((topic) => state.rates.get(topic.name)).filter((value) => value !== undefined);
-  setText("tile-rate", rates.length ? rate(rates.reduce((a, b) => a + b, 0)) : "–");
+  setText("tile-messages", count(most) + more);
+  setText("tile-bytes", size(bytes) + more);
+  setText("tile-rate", rate(perSecond));
   setText("kernel", `Kernel: ${answer.kernel}.`);
 }
 
@@ -184,10 +200,12 @@ function showHead() {
   setText("problem", problem);
 }
 
-function choose(place) {
+function choose(place, view = new URLSearchParams()) {
   if (state.place && state.place.topic === place.topic && state.place.partition === place.partition) return;
   if (state.place?.topic !== place.topic) {
     bars.select(place.topic);
+    search.select(place.topic);
+    settings.select(place.topic);
     state.barsPoll = state.polls - BARS_EVERY;
   }
   state.place = place;
@@ -196,8 +214,16 @@ function choose(place) {
   segments.reset();
   finding.select(place.topic, place.partition);
   messages.select(place.topic, place.partition);
-  const address = topics.addressOf(place.topic, place.partition);
-  if (location.hash !== address) history.replaceState(null, "", address);
+  address.take({ place, view });
+  restore(view);
+}
+
+// Shows what an address holds, and scrolls to its position once that is there.
+function restore(view) {
+  bars.restore(view);
+  messages.restore(view);
+  state.barsPoll = state.polls - BARS_EVERY;
+  address.restoreScroll(address.numbers(view, "y", 1)?.[0] ?? null);
 }
 
 function onState(error) {
@@ -235,12 +261,14 @@ async function endSession() {
   }
 }
 
-const SHORTCUTS = { "/": () => byId("filter").focus(), t: () => byId("at").focus(), p: pause };
+const SHORTCUTS = { "/": () => byId("filter").focus(), t: () => byId("at").focus(), s: () => byId("search-text").focus(), p: pause };
 
 function listen() {
   bars.listen();
   finding.listen();
   messages.listen(onState);
+  search.listen();
+  settings.listen();
   byId("pause").addEventListener("click", pause);
   byId("logout").addEventListener("click", endSession);
   byId("filter").addEventListener("input", () => {
@@ -252,7 +280,7 @@ function listen() {
     poller.poke();
   });
   byId("partition").addEventListener("change", (event) => {
-    location.hash = topics.addressOf(state.place.topic, Number(event.target.value));
+    location.hash = address.addressOf(state.place.topic, Number(event.target.value), address.stretch());
   });
   byId("older-segments").addEventListener("click", () => {
     state.before = segments.shownSegments()[0].base_offset;
@@ -263,9 +291,13 @@ function listen() {
     again();
   });
   addEventListener("hashchange", () => {
-    const place = topics.placeOf(location.hash);
-    if (!place) return;
-    choose(place);
+    const found = address.parse(location.hash);
+    if (!found) return;
+    const { place, view } = found;
+    if (state.place?.topic === place.topic && state.place.partition === place.partition) {
+      address.take(found);
+      restore(view);
+    } else choose(place, view);
     again();
   });
   addEventListener("keydown", (event) => {
@@ -277,6 +309,7 @@ function listen() {
 }
 
 listen();
-const first = topics.placeOf(location.hash);
-if (first) choose(first);
+address.listen();
+const first = address.parse(location.hash);
+if (first) choose(first.place, first.view);
 poller.run();

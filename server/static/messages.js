@@ -1,26 +1,53 @@
 // Messages of a partition, or of a window of time in all partitions. Keys and values are shown as
 // text, whatever is in them.
 
+import { note, numbers } from "/static/address.js";
 import { ask } from "/static/api.js";
+import { latencyOf, loadDetail, valueOf } from "/static/detail.js";
 import { byId, html, replace, setText } from "/static/dom.js";
-import { count, several, size, span, time } from "/static/format.js";
+import { count, several, time } from "/static/format.js";
 
 const LIMIT = 20;
+const MOST_PARTS = 10; // of one page of messages
 
 // `window` is a stretch of time, `at` where its messages are shown from, and `earlier` from where
-// they were shown before.
-const NOTHING = { from: null, wanted: null, answer: null, seen: null, window: null, at: null, earlier: [] };
+// they were shown before; `found` has the matches of a search.
+const NOTHING = { found: null, from: null, wanted: null, answer: null, seen: null, window: null, at: null, earlier: [] };
+const NO_DETAIL = { key: null, row: null };
 const view = { topic: null, partition: 0, ...NOTHING };
+
+let detail = NO_DETAIL; // the message that is open, and the row that shows it
+let otherView = () => {};
 
 export function select(topic, partition) {
   Object.assign(view, { topic, partition, ...NOTHING });
+  detail = NO_DETAIL;
   replace(byId("messages").tBodies[0]);
   setText("messages-note", "");
+}
+
+// Shows the messages that an address names.
+export function restore(address) {
+  const window = numbers(address, "window", 2);
+  const at = numbers(address, "at", 2);
+  const offset = numbers(address, "offset", 1);
+  if (window) Object.assign(view, NOTHING, { window: { from: window[0], until: window[1] } });
+  else Object.assign(view, NOTHING, { from: offset?.[0] ?? null, wanted: offset?.[0] ?? null });
+  if (window && at) Object.assign(view, { at: { partition: at[0], offset: at[1] }, earlier: [null] });
+}
+
+function noteView() {
+  const { window, at, from } = view;
+  note({
+    window: window && `${window.from}-${window.until}`, at: window && at && `${at.partition}-${at.offset}`,
+    offset: window ? null : from,
+  }, { step: true });
 }
 
 // Shows the messages from an offset on, which stays until the latest are asked for again.
 export async function showFrom(offset) {
   Object.assign(view, NOTHING, { from: offset, wanted: offset });
+  noteView();
   await load();
   showFirst();
 }
@@ -28,6 +55,7 @@ export async function showFrom(offset) {
 // Shows the messages of all partitions whose time is in a window, and no others.
 export async function showWindow(from, until) {
   Object.assign(view, NOTHING, { window: { from, until } });
+  noteView();
   await load();
   showFirst();
 }
@@ -40,6 +68,18 @@ function showFirst() {
   if (!seen) title.scrollIntoView({ block: "start" });
 }
 
+// Calls a function when something else than the matches of a search is shown.
+export function onOtherView(call) {
+  otherView = call;
+}
+
+// Shows the matches of a search, which may go on.
+export function showFound(found, { begin = false } = {}) {
+  Object.assign(view, NOTHING, { found, answer: { messages: found, problem: "" } });
+  if (begin) note({ window: null, at: null, offset: null });
+  render();
+}
+
 // Shows that the messages are there and hidden, and nothing of them.
 export function hide() {
   Object.assign(view, NOTHING);
@@ -50,31 +90,33 @@ export function hide() {
 
 // Follows the end; `appended` tells whether there can be anything new.
 export async function follow(appended) {
-  if ((view.from !== null || view.window) && view.answer) return;
+  if ((view.from !== null || view.window || view.found) && view.answer) return;
   if (view.answer && view.seen === appended) return;
   view.seen = appended;
   await load();
 }
 
-async function load() {
-  const { topic, partition, from, window, at } = view;
-  const answer = window
-    ? await ask("window", { topic, ...window, ...at, limit: LIMIT })
-    : await ask("messages", { topic, partition, from, limit: LIMIT });
-  if (topic !== view.topic || partition !== view.partition || from !== view.from) return;
-  if (window !== view.window || at !== view.at) return;
-  view.answer = answer;
-  render();
+// An answer may end early, with few messages or none: the work for each is bounded.
+async function loadWindow(query) {
+  let answer = await ask("window", { ...query, limit: LIMIT });
+  for (let part = 1; part < MOST_PARTS && answer.next && !answer.problem && answer.messages.length < LIMIT; part += 1) {
+    const { messages } = answer;
+    const more = await ask("window", { ...query, ...answer.next, limit: LIMIT - messages.length });
+    answer = { ...more, messages: [...messages, ...more.messages] };
+  }
+  return answer;
 }
 
-export function valueOf(shown) {
-  if (shown === null) return html("span", { class: "odd" }, "null");
-  const more = shown.cut ? html("span", { class: "odd" }, ` … ${size(shown.bytes)}`) : null;
-  if (shown.hex !== undefined) {
-    return html("span", {}, html("bdi", { class: "hex", title: "bytes, in hexadecimal" }, shown.hex), more);
-  }
-  if (shown.text === "") return html("span", { class: "odd" }, "empty");
-  return html("span", {}, html("bdi", {}, shown.text), more);
+async function load() {
+  const { topic, partition, from, window, at } = view;
+  if (!view.found) otherView();
+  const answer = window
+    ? await loadWindow({ topic, ...window, ...at })
+    : await ask("messages", { topic, partition, from, limit: LIMIT });
+  if (topic !== view.topic || partition !== view.partition || from !== view.from) return;
+  if (window !== view.window || at !== view.at || view.found) return;
+  view.answer = answer;
+  render();
 }
 
 // Below the value, a line for each: most messages have none.
@@ -85,16 +127,42 @@ function headersOf({ headers, headers_left_out: left }) {
   return lines;
 }
 
-export function latencyOf(message) {
-  if (message.append_time_ms === null || message.timestamp_ms === null) return "–";
-  if (message.timestamp_type === "LogAppendTime") return "–";
-  return span(message.append_time_ms - message.timestamp_ms);
+function keyOf({ partition = view.partition, offset }) {
+  return `${partition}-${offset}`;
+}
+
+// Opens a message below its row, or closes it.
+async function toggle(message) {
+  const key = keyOf(message);
+  if (detail.key === key) {
+    detail = NO_DETAIL;
+    render();
+    return;
+  }
+  const mine = { key, row: null };
+  detail = mine;
+  render();
+  try {
+    mine.row = await loadDetail(view.topic, message.partition ?? view.partition, message.offset);
+  } catch (error) {
+    mine.row = html("tr", { class: "opened" }, html("td", { colspan: 5 }, `The message could not be read: ${error.message}`));
+  }
+  if (detail !== mine) return;
+  render();
+  mine.row.scrollIntoView({ block: "nearest" });
 }
 
 function rowOf(message) {
   const appended = message.append_time_ms === null ? "append time unknown" : `appended ${time(message.append_time_ms)}`;
-  return html("tr", { class: message.offset === view.wanted ? "wanted" : null, "data-offset": message.offset },
-    html("td", {}, message.partition === undefined ? count(message.offset) : `${message.partition} : ${count(message.offset)}`),
+  const key = keyOf(message);
+  return html("tr", {
+    class: message.offset === view.wanted ? "wanted" : null, "data-offset": message.offset,
+    on: { click: (event) => event.target.closest("button") || getSelection().toString() || toggle(message) },
+  },
+    html("td", {}, html("button", {
+      type: "button", class: "open", "data-key": `message-${key}`, "aria-expanded": String(detail.key === key),
+      title: "Show the whole message", on: { click: () => toggle(message) },
+    }, message.partition === undefined ? count(message.offset) : `${message.partition} : ${count(message.offset)}`)),
     html("td", { title: `${message.timestamp_type ?? "no time"}; ${appended}` }, time(message.timestamp_ms)),
     html("td", {}, latencyOf(message)),
     html("td", {}, valueOf(message.key)),
@@ -103,13 +171,16 @@ function rowOf(message) {
 
 function render() {
   const { answer } = view;
-  const live = view.from === null && !view.window;
-  const rows = answer.messages.map(rowOf);
-  if (live) rows.reverse();
-  replace(byId("messages").tBodies[0], rows);
-  setText("messages-offset", view.window ? "Partition : offset" : "Offset");
-  setText("messages-note", `${view.window ? whichOfWindow() : whichOfPartition(live)}. ${answer.problem}`.trim());
-  if (view.window) {
+  const live = view.from === null && !view.window && !view.found;
+  const shown = live ? answer.messages.toReversed() : answer.messages;
+  replace(byId("messages").tBodies[0], shown.map((message) => [rowOf(message), detail.key === keyOf(message) ? detail.row : null]));
+  setText("messages-offset", view.window || view.found ? "Partition : offset" : "Offset");
+  const which = view.found ? "Matches of the search, by partition and offset" : view.window ? whichOfWindow() : whichOfPartition(live);
+  setText("messages-note", `${which}. ${answer.problem}`.trim());
+  if (view.found) {
+    byId("older").disabled = true;
+    byId("newer").disabled = true;
+  } else if (view.window) {
     byId("older").disabled = !view.earlier.length;
     byId("newer").disabled = !answer.next;
   } else {
@@ -136,6 +207,7 @@ function whichOfWindow() {
 export function listen(failed) {
   const go = (changes) => {
     Object.assign(view, changes);
+    noteView();
     load().catch(failed);
   };
   byId("older").addEventListener("click", () => {

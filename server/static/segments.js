@@ -1,12 +1,13 @@
 // Segments on a time axis: each from its first to its largest time, and when it expires.
 
-import { tickName, ticksOf } from "/static/axis.js";
+import { tickNames, ticksOf } from "/static/axis.js";
 import { byId, html, replace, setText, svg } from "/static/dom.js";
 import { count, several, size, span, time } from "/static/format.js";
 
-const AXIS = 22;
+const AXIS = 34;
 const FOOT = 18;
 const LABEL = 74;
+const HIDDEN = "hidden: needs the right DescribeConfigs on the topic";
 
 let shown = null;
 let chosen = null;
@@ -91,9 +92,10 @@ export function draw() {
   const x = (ms) => label + (width - label) * Math.min(Math.max((ms - domain.start) / (domain.end - domain.start), 0), 1);
   const height = AXIS + row * segments.length + FOOT;
   const { ticks, step } = ticksOf(domain, Math.max(Math.floor((width - label) / 96), 2));
-  const parts = ticks.map((at) => svg("g", {},
+  const names = tickNames(ticks, step);
+  const parts = ticks.map((at, place) => svg("g", {},
     svg("line", { class: "grid", x1: x(at), x2: x(at), y1: AXIS - 4, y2: height }),
-    x(at) < width - 70 ? svg("text", { x: x(at) + 3, y: 12 }, tickName(at, step)) : null));
+    x(at) < width - 70 ? names[place].map((name, line) => svg("text", { x: x(at) + 3, y: 12 + 13 * line }, name)) : null));
   segments.forEach((segment, number) => parts.push(drawSegment(segment, { y: AXIS + number * row, row, label, width, x, domain })));
   if (now >= domain.start && now <= domain.end) {
     parts.push(svg("line", { class: "now", x1: x(now), x2: x(now), y1: AXIS - 4, y2: height - 2 }),
@@ -173,13 +175,14 @@ function showFacts() {
   const now = shown.now_ms;
   const largest = segment.largest_ms === null ? "no message has a time"
     : time(segment.largest_ms) + (segment.largest_offset === null ? "" : `, at offset ${count(segment.largest_offset)}`);
-  const expires = segment.expires_ms === null ? "never by time"
+  const isHidden = shown.hidden.includes("expiry");
+  const expires = isHidden ? HIDDEN : segment.expires_ms === null ? "never by time"
     : `${time(segment.expires_ms)}, ${segment.expires_ms > now ? `in ${span(segment.expires_ms - now)}` : `${span(now - segment.expires_ms)} ago`}`;
   const facts = [
     ["Offsets", offsetsFrom(segment.base_offset, segment.next_offset).replace("offsets ", "") + (segment.active ? ", active" : "")],
     ["Size", size(segment.size_bytes)],
     ["First time", time(segment.first_ms)], ["Largest time", largest],
-    ["Expires", expires], ["Retention", segment.reason],
+    ["Expires", expires], ["Retention", isHidden ? HIDDEN : segment.reason],
   ];
   if (segment.damage) facts.push(["Damage", segment.damage]);
   replace(byId("segment"),

@@ -1,23 +1,10 @@
 // The list of topics: links, updated in place so that the keyboard does not lose its way.
 
+import { addressOf } from "/static/address.js";
 import { byId, html } from "/static/dom.js";
 import { rate, several, size } from "/static/format.js";
 
 const links = new Map();
-
-export function addressOf(topic, partition) {
-  return `#${encodeURIComponent(topic)}/${partition}`;
-}
-
-export function placeOf(hash) {
-  const cut = hash.lastIndexOf("/");
-  if (!hash.startsWith("#") || cut < 2) return null;
-  try {
-    return { topic: decodeURIComponent(hash.slice(1, cut)), partition: Number(hash.slice(cut + 1)) || 0 };
-  } catch {
-    return null;
-  }
-}
 
 function linkOf(name) {
   let link = links.get(name);

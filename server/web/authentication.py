@@ -110,6 +110,9 @@ class HttpPeer(Protocol):
     principal: str
     has_session: bool
 
+    def cancel_when_lost(self, task: "asyncio.Task[object] | None") -> None:
+        """Cancel the task of the current request if the connection ends; None for no task."""
+
 
 class HttpAuthentication:
     """Finds the principal of each HTTP request, by certificate, session or login."""

@@ -69,6 +69,7 @@ class HttpConnection(web.RequestHandler):
         self.has_session = False
         """Whether a session gives the principal; a logout ends it."""
         self._knows_certificates = certificates
+        self._cancelled_with: asyncio.Task[object] | None = None
         self._head_deadline = Deadline(loop, limits.head_seconds, self._drop_late_head)
         self._idle_deadline = Deadline(loop, limits.idle_seconds, self._close_idle)
         self._wire: asyncio.Transport | None = None
@@ -90,12 +91,17 @@ class HttpConnection(web.RequestHandler):
             self._head_deadline.start()
         super().data_received(data)
 
+    def cancel_when_lost(self, task: "asyncio.Task[object] | None") -> None:
+        self._cancelled_with = task
+
     def connection_lost(self, exc: BaseException | None) -> None:
         self._head_deadline.stop()
         self._idle_deadline.stop()
         self._wire = None
         self.port.gone(self.address)
         super().connection_lost(exc)
+        if self._cancelled_with is not None:
+            self._cancelled_with.cancel()
 
     def request_begins(self) -> None:
         """Start the request whose head is complete: no time limit applies."""

@@ -95,6 +95,13 @@ def test_settings_without_the_right_to_them_are_hidden(open_page: Open) -> None:
     chips = page.locator("#chips")
     expect(chips).to_have_text("settings hidden: needs the right DescribeConfigs on the topic")
     expect(chips).not_to_contain_text("no limit")
+    facts = page.locator("#segment")
+    expect(facts).to_contain_text("Expireshidden: needs the right DescribeConfigs on the topic")
+    expect(facts).not_to_contain_text("never")
+    expect(page.locator("#bars-note")).to_contain_text("The retention start is hidden")
+    page.get_by_text("All settings").click()
+    expect(page.locator("#settings-note")).to_have_text(HIDDEN)
+    expect(page.locator("#settings-list")).to_be_hidden()
     expect(page.locator("#lags-note")).to_have_text(HIDDEN)
     expect(page.locator("#lags")).to_be_hidden()
     expect(page.locator("#members-hidden")).to_have_text(HIDDEN)
@@ -112,7 +119,8 @@ def test_messages_without_the_right_to_read_are_hidden(open_page: Open) -> None:
     expect(page.locator("#find-hidden")).to_have_text(
         re.compile("needs the right Read on the topic")
     )
-    for name in ("Find", "Older", "Newer", "Latest"):
+    expect(page.get_by_role("link", name=re.compile("Download"))).to_have_count(0)
+    for name in ("Find", "Older", "Newer", "Latest", "Search"):
         expect(page.get_by_role("button", name=name, exact=True)).to_be_disabled()
     expect(page.locator("#bars-note")).to_contain_text("1 message from")
     page.locator("#bars .count").first.click()
@@ -131,6 +139,7 @@ def test_no_topic_at_all_is_no_broker_without_topics(open_page: Open) -> None:
 
 def test_a_user_with_all_rights_sees_all_and_no_word_of_hiding(open_page: Open) -> None:
     page = open_page("operator")
+    expect(page.locator('#groups tr[data-group="billing"]')).to_contain_text("no members")
     expect(page.locator("#messages tbody")).to_contain_text("a message")
     expect(page.locator("#chips")).to_contain_text("kept for 7 d")
     expect(page.locator('#lags tr[data-name="billing"] td').nth(2)).to_have_text("0")

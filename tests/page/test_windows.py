@@ -1,5 +1,6 @@
 """The histogram behind the page, and the messages of one bar: exact, and in bounded pieces."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from random import Random
 from typing import Any
@@ -14,6 +15,7 @@ from horolog.server.handlers.counting import counted
 from horolog.server.page.messages import OPENED_BYTES
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, message_set, produce
+from horolog.testing.waiting import until
 from horolog.testing.wire import Wire
 from horolog.times import INT64_MAX
 
@@ -279,3 +281,53 @@ async def test_the_last_time_that_there_is(
     assert len((await get("/page/window", **asked)).body["messages"]) == len(later)
     shown = (await get("/page/window", **asked, until=INT64_MAX)).body["messages"]
     assert len(shown) == len(later) - 2
+
+
+async def test_search_finds_what_a_plain_list_has(
+    get: Get, client: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In pieces of few messages, and past messages of other times."""
+    monkeypatch.setattr("horolog.server.page.window.EXAMINED", 7)
+    monkeypatch.setattr("horolog.server.page.window.SEARCHED_BYTES", 3000)
+    random = Random(11)
+    await client.call(create_topic("a", partitions=2))
+    every: list[tuple[int, int, int, str]] = []
+    for partition in range(2):
+        for offset in range(60):
+            time_ms = BEGIN + random.randrange(1000)
+            text = random.choice(["Ape", "bear", "cat"])
+            await client.call(
+                produce("a", message_set(time_ms, value=text.encode()), partition=partition)
+            )
+            every.append((partition, offset, time_ms, text))
+    query = {"topic": "a", "from_": BEGIN + 100, "until": BEGIN + 700}
+    found, looked, parts = [], 0, 0
+    async for part in all_parts(get, "/page/window", **query, text="aPE", in_="value", limit=50):
+        found += [(one["partition"], one["offset"]) for one in part["messages"]]
+        looked += part["looked"]
+        parts += 1
+    inside = [one for one in every if BEGIN + 100 <= one[2] < BEGIN + 700]
+    assert found == [one[:2] for one in inside if one[3] == "Ape"]
+    assert looked == len(inside)
+    assert parts > 1
+    refused = await get("/page/window", **query, text="a", in_="offset")
+    assert (refused.status, refused.body["error"]) == (
+        400,
+        "in is 'offset'; it must be one of anywhere, key, value, header",
+    )
+
+
+async def test_a_search_ends_with_its_connection(
+    broker: Broker, client: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.call(create_topic("a"))
+    await client.call(produce("a", message_set(BEGIN)))
+    never: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    monkeypatch.setattr(broker.services.work, "in_reading_thread", lambda call: never)
+    host, port = str(broker.addresses.http).rsplit(":", 1)
+    _, writer = await asyncio.open_connection(host, int(port))
+    asked = f"GET /page/window?topic=a&text=b HTTP/1.1\r\nHost: {broker.addresses.http}\r\n\r\n"
+    writer.write(asked.encode())
+    await until(lambda: never._callbacks)
+    writer.close()
+    await until(never.cancelled)

@@ -22,7 +22,7 @@ from horolog.testing.waiting import until
 
 from .conftest import CLUSTER, GROUP, TOPIC, connection, only, rule
 
-CONTENT = ("messages", "find", "window")
+CONTENT = ("messages", "find", "window", "download")
 DETAILS = ("segments", "histogram", "consumers")
 
 
@@ -59,8 +59,8 @@ async def page(tmp_path: Path) -> AsyncIterator[Page]:
 
 
 def test_every_answer_has_its_right() -> None:
-    assert ASKED_FOR.keys() == ANSWERS.keys()
-    assert set(ANSWERS) == {*CONTENT, *DETAILS, "topics", "members"}
+    assert ASKED_FOR.keys() == {*ANSWERS, "download"}
+    assert set(ASKED_FOR) == {*CONTENT, *DETAILS, "topics", "members", "settings"}
 
 
 async def test_topics_that_may_be_seen(page: Page) -> None:
@@ -108,6 +108,16 @@ async def test_one_topic(page: Page, name: str) -> None:
     assert await page.ask(name, "u") == 403
     only(page.broker, rule((Op.READ, TOPIC), "t"))
     assert [await page.ask(name, topic) for topic in ("t", "u")] == [200, 403]
+
+
+async def test_settings_have_a_right_of_their_own(page: Page) -> None:
+    for rules, status in (
+        ([rule((Op.READ, TOPIC))], 403),
+        ([rule((Op.DESCRIBE_CONFIGS, TOPIC), "u")], 403),
+        ([rule((Op.DESCRIBE_CONFIGS, TOPIC), "t")], 200),
+    ):
+        only(page.broker, *rules)
+        assert await page.ask("settings", "t") == status
 
 
 async def test_when_retention_begins_is_a_setting(page: Page) -> None:
