@@ -4,8 +4,9 @@ from contextlib import suppress
 from math import inf
 from typing import Final
 
+from ...protocol.api.framing import ProtocolError
+from ...protocol.consumer_protocol import read_assignment
 from ...protocol.lag import Lag
-from ...protocol.member_assignment import NoAssignment, assigned_partitions
 from ..groups.group import Group
 from ..groups.member import GroupMember
 from ..groups.states import State
@@ -129,10 +130,12 @@ def _member(access: PageAccess, member: GroupMember, group: str, lags: Lags) -> 
     joining = member.joining
     keys: list[Key] = []
     if len(member.assignment) <= MAX_READ_ASSIGNMENT_BYTES:
-        with suppress(NoAssignment):
-            for topic, partitions in assigned_partitions(member.assignment):
-                if access.topic(topic):
-                    keys += [(group, topic, partition) for partition in partitions]
+        with suppress(ProtocolError):
+            keys += [
+                (group, topic, partition)
+                for topic, partition in read_assignment(member.assignment)
+                if access.topic(topic)
+            ]
     return {
         "id": member.member_id,
         "instance": joining.instance_id,
