@@ -117,26 +117,27 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
         yield Place(broker, proxy, honest)
 
 
-def held() -> tuple[int, int]:
-    """Descriptors and tasks of this process, the broker's and ours. Files are not counted: a broker
+def held(place: Place) -> tuple[int, int]:
+    """Descriptors and tasks of this process, the broker's and ours. Of files only the broker's: one
     that other tests of this process share opens and closes its own."""
-    open_ = 0
+    own, open_ = str(place.broker.settings.data_dir), 0
     for descriptor in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):
-            open_ += not os.readlink(f"/proc/self/fd/{descriptor}").startswith("/")
+            target = os.readlink(f"/proc/self/fd/{descriptor}")
+            open_ += target.startswith(own) or not target.startswith("/")
     return open_, len(asyncio.all_tasks())
 
 
 @asynccontextmanager
-async def nothing_left() -> AsyncIterator[None]:
+async def nothing_left(place: Place) -> AsyncIterator[None]:
     """No more descriptors and tasks afterwards than before."""
-    files, tasks = held()
+    files, tasks = held(place)
     yield
     for _ in range(1000):  # A loop closes what it was told to close in one of its next turns.
-        if held()[0] <= files and held()[1] <= tasks:
+        if held(place)[0] <= files and held(place)[1] <= tasks:
             return
         await asyncio.sleep(0)
-    assert held() == (files, tasks)
+    assert held(place) == (files, tasks)
 
 
 def places(size: int, *, every: bool) -> list[int]:
@@ -148,7 +149,7 @@ def places(size: int, *, every: bool) -> list[int]:
 async def test_17_harm_on_the_way_to_the_broker(place: Place, name: str) -> None:
     request = REQUESTS[name]
     await place.ask(REQUESTS["fetch"], None)
-    async with nothing_left():
+    async with nothing_left(place):
         for harm in (InjectedFault.RESET, InjectedFault.CLOSE, InjectedFault.HALF_CLOSE):
             for after_bytes in places(len(request), every=name == "produce"):
                 await place.ask(request, Plan(Direction.TO_SERVER, after_bytes, harm))
@@ -165,7 +166,7 @@ async def test_17_harm_on_the_way_back(place: Place, name: str) -> None:
     answer_bytes = 4 + len(await place.ask(request, None))
     produced = name.startswith("produce")
     place.appended(produced, produced)
-    async with nothing_left():
+    async with nothing_left(place):
         for harm in (InjectedFault.RESET, InjectedFault.CLOSE, InjectedFault.HALF_CLOSE):
             for after_bytes in places(answer_bytes, every=name == "produce")[1:]:
                 await place.ask(request, Plan(Direction.TO_CLIENT, after_bytes, harm))
@@ -176,7 +177,7 @@ async def test_17_harm_on_the_way_back(place: Place, name: str) -> None:
 async def test_17_a_connection_that_falls_silent(place: Place) -> None:
     """The deadline of the half-sent request ends it; one that waits for its answer may wait."""
     request = REQUESTS["produce"]
-    async with nothing_left():
+    async with nothing_left(place):
         stalled = []
         for after_bytes in places(len(request), every=False)[1:]:
             place.proxy.plan = Plan(Direction.TO_SERVER, after_bytes, InjectedFault.STALL)
