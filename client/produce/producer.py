@@ -81,8 +81,9 @@ class Producer(Client):
 
         `delivery_timeout_ms` includes the search for the leader; `delivery_timeout_ms=0` sends
         every set only once. `stamp_missing=False` sends messages for which no time is given without
-        a time. `idempotent` numbers the sets, so that the broker recognises duplicates; by default
-        a producer is idempotent with `acks="all"` at a Kafka cluster and at several brokers.
+        a time. `idempotent` numbers the sets, so that the broker stores a set that is sent again
+        only once. By default a producer with `acks="all"` is idempotent wherever the broker, the
+        topic's format and the user's rights allow it; with True it fails elsewhere.
         """
         super().__init__(
             address,
@@ -114,16 +115,18 @@ class Producer(Client):
 
     def _batch_delivery(self, idempotent: bool | None) -> BatchDelivery:
         if idempotent and self._acks != ALL:
-            raise ValueError(f"an idempotent producer needs acks='all', not {self._acks}")
-        if idempotent is None:
-            idempotent = self._cluster.several and self._acks == ALL
+            raise ValueError(
+                f"idempotent=True needs acks='all', not acks={self._acks}: leave out one of them"
+            )
+        numbers = self._acks == ALL if idempotent is None else idempotent
         return BatchDelivery(
             self._way,
             acks=self._acks,
             codec=self._codec,
-            identities=Identities(self._cluster) if idempotent else None,
+            identities=Identities(self._cluster) if numbers else None,
+            required=bool(idempotent),
             limits=SetLimits(self._cluster),
-            batches=self._cluster.kafka or idempotent,
+            batches=self._cluster.kafka or numbers,
         )
 
     async def __aenter__(self) -> Self:
