@@ -54,7 +54,7 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 def names_used(example: str) -> Iterator[tuple[str, str]]:
     """(module, name) of what an example takes from Horolog."""
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST
-    tree: ast.Module = compile(example, "example", "exec", flags)  # type: ignore[assignment]
+    tree: ast.Module = compile(example, "example", "exec", flags)
     modules = {"horolog": "horolog"}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "horolog":
@@ -99,7 +99,6 @@ def test_every_name_of_a_public_module_is_there(name: str) -> None:
 
 
 def test_horolog_imports_exactly_its_public_names() -> None:
-    homes = [name for names in horolog._HOMES.values() for name in names]
     tree = ast.parse((ROOT / "__init__.py").read_text(encoding="utf-8"))
     (typed,) = [node for node in tree.body if isinstance(node, ast.If)]
     imported = [
