@@ -138,7 +138,7 @@ class ConsumerGroup:
                 self._start_joining()
         elif self.subscription.auto_commit and self._joining is None:
             await self._commit_in_time()
-        return bool(self._assigned.keys) or self._joining is None
+        return not self._assigned.is_empty or self._joining is None
 
     async def commit(self, positions: Sequence[Position]) -> None:
         """Commit positions as a member of the current generation. Raises an error that says that
@@ -232,7 +232,7 @@ class ConsumerGroup:
     ) -> None:
         """Set the target, if the join has ended or ends while there is nothing to read. Raises the
         errors of the join."""
-        if not self._assigned.keys:
+        if self._assigned.is_empty:
             await asyncio.wait((joining,), timeout=wait_ms / 1000)
         if self._drops_all:
             await self._give_up()
