@@ -439,8 +439,8 @@ class Consumer(Client):
         self, *, max_wait_ms: int | None = None, columns: Collection[Content] = CONTENT
     ) -> list[ColumnBatch]:
         """Return the next messages in columns instead of one object each, to read millions per
-        second or to fill a table. A compressed set is a batch of its own. Keys, values and headers
-        that are not among `columns` are nulls and are not copied."""
+        second or to fill a table. A record batch or a compressed set is a batch of its own. Keys,
+        values and headers that are not among `columns` are nulls and are not copied."""
         check_content(columns)
         wait_ms = self._max_wait_ms if max_wait_ms is None else max_wait_ms
         async with self._filling:

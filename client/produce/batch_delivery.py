@@ -23,6 +23,7 @@ from ...protocol.api.log.init_producer_id import (
 from ...protocol.errors import (
     ClusterAuthorizationFailed,
     CodedError,
+    OutOfOrderSequenceNumber,
     UnsupportedForMessageFormat,
     UnsupportedVersion,
 )
@@ -181,16 +182,34 @@ class BatchDelivery:
         if identities is None:
             return await deliver()
         self._delivery.check_time(batch.born)
-        mark = partial(identities.mark, topic, partition, data)
+        send = partial(self._send_numbered, identities, topic, partition, batch, data)
         try:
-            await self._delivery.retry(mark, since=batch.born)
-            return await _recognised(identities, topic, partition, len(batch.values), deliver)
+            return await send(deliver)
         except _NO_NUMBERS as error:
             if self._required:
                 raise
             self._stop_numbering(topic, error)
+        except OutOfOrderSequenceNumber as error:
+            if self._required:
+                raise
+            # The log lost messages that it had acknowledged. This set is not among them.
+            _log.warning("%s-%s lost messages of this producer: %s", topic, partition, error)
+            return await send(deliver)
         set_producer(data, 0, NO_PRODUCER_ID, -1, -1)
         return await deliver()
+
+    async def _send_numbered(
+        self,
+        identities: Identities,
+        topic: str,
+        partition: int,
+        batch: Batch,
+        data: bytearray,
+        deliver: Callable[..., Awaitable[AppendedSet]],
+    ) -> AppendedSet:
+        mark = partial(identities.mark, topic, partition, data)
+        await self._delivery.retry(mark, since=batch.born)
+        return await _recognised(identities, topic, partition, len(batch.values), deliver)
 
     def _has_numbers(self, topic: str) -> bool:
         limit = self._limits.known(topic)
