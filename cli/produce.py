@@ -348,6 +348,7 @@ class _Sending:
             # program that writes to the pipe decides what to send again. In a cluster another
             # broker can take over.
             delivery_timeout_ms=_CLUSTER_TIMEOUT_MS if server.several else 0,
+            idempotent=None if server.several else False,  # what is sent once needs no number
         ) as self._producer:
             printing = asyncio.create_task(self._print_answers())
             reading = asyncio.create_task(self._send_all())
