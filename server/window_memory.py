@@ -23,6 +23,8 @@ class _KnownWindow(msgspec.Struct):
     """There is nothing of the window from `offset` up to here."""
     used: int = 0
     """Number of the last read of it."""
+    stored_until: int = 0
+    """Up to which offset the sets behind the last answer go as stored."""
 
 
 class WindowMemory:
@@ -67,6 +69,17 @@ class WindowMemory:
         known = self._find(window)
         if known is not None and (offset != known.offset or end_offset > known.end_offset):
             known.offset, known.end_offset = offset, end_offset
+
+    def stored_until(self, window: WindowKnowledge) -> int:
+        """Up to which offset the sets behind the last answer go as stored; 0 if it is unknown."""
+        known = self._find(window)
+        return 0 if known is None else known.stored_until
+
+    def note_stored(self, window: WindowKnowledge, until: int) -> None:
+        """The sets behind the last answer go as stored up to the offset `until`."""
+        known = self._find(window)
+        if known is not None:
+            known.stored_until = until
 
     def _find(self, window: WindowKnowledge) -> _KnownWindow | None:
         return None if self._known is None else self._known.get(window)

@@ -31,12 +31,14 @@ from ...protocol.api.log.list_offsets import (
 )
 from ...protocol.api.schema import replaced
 from ...protocol.errors import HorologError, InvalidRequest, UnknownTopicOrPartition
+from ...protocol.records.layout import BATCH_MAGIC
 from ...protocol.window_topics import SEPARATOR, WindowName, find_window
 from ...storage.files import Buffer
 from ...storage.log.log import Log
 from ...storage.read.search import FoundMessage
 from ...storage.read.window_sets import LogWindow, watch_appends
 from ...storage.read.windows import ReadWindow
+from ...storage.segment.segment import FarAway
 from ..conversions import Limits
 from ..network.file_sending import MAX_FILE_RANGES
 from ..parking import Partition, Wait
@@ -47,7 +49,14 @@ from .base import Services
 from .epochs import check_epoch, current_epoch, epoch_of
 from .fetch_windows import partitions_of
 from .repeats import repeats
-from .window_reads import WindowRead, first_message, largest_message, latest_offset, prepare
+from .window_reads import (
+    WindowRead,
+    first_message,
+    known_latest,
+    largest_message,
+    latest_offset,
+    prepare,
+)
 
 CHOSEN_BYTES: Final = 1 << 20
 """The most bytes of selected messages in one answer, or one record set: they are held in memory
@@ -216,7 +225,7 @@ def fetch(
     others: HandlerOfMany,
     *,
     newest_magic: int,
-) -> PendingAnswer:
+) -> FetchResponse | PendingAnswer:
     """Answer a fetch that names windows. `others` answers for the other topics; the client knows
     message formats up to `newest_magic`.
 
@@ -225,6 +234,10 @@ def fetch(
     """
 
     memory = _memory_of_client(services)
+    if newest_magic >= BATCH_MAGIC:
+        response = _FileAnswer(services, memory, request).make()
+        if response is not None:
+            return response
 
     def begin() -> FetchResponse | PendingAnswer:
         fetching = _WindowFetch(services, memory, request, version, others, newest_magic)
@@ -242,6 +255,96 @@ def fetch(
         return PendingAnswer(_HurriedTask(task), make, may_hurry=True, turns=fetching.turns)
 
     return PendingAnswer(services.work.nothing(), begin)
+
+
+class _FileAnswer:
+    """The answer to a fetch whose sets go as stored, made without a task.
+
+    Most fetches of a large window are of this kind: they cost about as much as a native window.
+    """
+
+    def __init__(self, services: Services, memory: WindowMemory, request: FetchRequest) -> None:
+        self._services = services
+        self._memory = memory
+        self._request = request
+        self._committed = request.isolation_level == READ_COMMITTED
+        self._budget_bytes = max(min(services.settings.max_response_bytes, request.max_bytes), 0)
+        self._size = 0
+
+    def make(self) -> FetchResponse | None:
+        """Return `None` if a partition has nothing to send from a file, or something has to be
+        awaited. An error also returns `None`: the whole search meets it again, and answers it."""
+        topics, names = self._request.topics, self._services.directory.topics()
+        if sum(len(topic.partitions) for topic in topics) > MAX_FILE_RANGES:
+            return None
+        response = FetchResponse(topics=[])
+        sent: list[tuple[str, int]] = []
+        try:
+            for topic in topics:
+                window = find_window(names, topic.name)
+                if window is None:
+                    return None
+                results: list[FetchPartitionResult] = []
+                response.topics.append(FetchTopicResult(name=topic.name, partitions=results))
+                for wanted in topic.partitions:
+                    read = self._read(window, wanted)
+                    if read is None:
+                        return None
+                    results.append(self._result(read, wanted))
+                    sent.append((window.base, read.size))
+        except (HorologError, OSError, FarAway):
+            return None
+        if not self._size:
+            return None
+        for base, size in sent:
+            self._services.figures.topic(base).window_bytes_out += size
+        return response
+
+    def _read(self, window: WindowName, wanted: FetchPartition) -> WindowRead | None:
+        services = self._services
+        check_epoch(services, wanted.current_leader_epoch)
+        log = services.logs.find(window.base, wanted.partition)
+        if not log.prepared:
+            return None
+        read = WindowRead(
+            services,
+            self._memory,
+            log,
+            log_window(window),
+            wanted.fetch_offset,
+            committed=self._committed,
+        )
+        room = min(max(wanted.partition_max_bytes, 0), max(self._budget_bytes - self._size, 0))
+        if self._size and not room:
+            return read
+        if not read.lend(room):
+            return None
+        self._size += read.size
+        return read
+
+    def _result(self, read: WindowRead, wanted: FetchPartition) -> FetchPartitionResult:
+        """Raises `FarAway` if the log has to be searched for the end of the window."""
+        result = FetchPartitionResult(partition=wanted.partition)
+        latest = None
+        if read.messages or read.at_end:
+            latest = known_latest(read.log, read.known, committed=self._committed)
+            if latest is None:
+                raise FarAway
+        _fill(result, read, latest)
+        return result
+
+
+def _fill(result: FetchPartitionResult, read: WindowRead, latest: int | None) -> None:
+    """Fill in what was read. Without `latest` the end of the log was not reached."""
+    log = read.log
+    read.remember()
+    result.log_start_offset = log.log_start_offset
+    result.high_watermark, result.last_stable_offset = log.high_watermark, read.end_offset
+    if latest is not None:
+        result.high_watermark = result.last_stable_offset = max(latest, read.kept_offset)
+    if read.committed:
+        result.aborted_transactions = []  # What was aborted is left out here.
+    result.records = read.records  # type: ignore[assignment] # what the encoder takes for them
 
 
 class _HurriedTask(Wait):
@@ -301,6 +404,9 @@ class _WindowFetch:
             for topic, window in windows
             for number, wanted in enumerate(topic.partitions)
         ]
+        self._parts_by_key: dict[Partition, list[_WindowPart]] = {}
+        for part in self._parts:
+            self._parts_by_key.setdefault(part.key, []).append(part)
         budget = services.settings.max_response_bytes
         if version >= _FIRST_VERSION_WITH_MAX_BYTES:
             budget = max(min(budget, request.max_bytes), 0)
@@ -411,6 +517,7 @@ class _WindowFetch:
                 min(room, CHOSEN_BYTES) if self._newest_magic < 2 else room,
                 self.turns,
                 may_send_file=self._newest_magic >= 2 and files < MAX_FILE_RANGES,
+                enough=self._enough(),
             )
             chosen = sum(
                 one.read.size
@@ -448,8 +555,8 @@ class _WindowFetch:
 
     async def _wait(self) -> None:
         """Wait until something of a window may have been appended, or the time is over."""
-        own = dict.fromkeys(part.key for part in self._parts)
-        keys = own | dict.fromkeys(self._rest_ends)
+        own = self._parts_by_key
+        keys = own.keys() | self._rest_ends.keys()
         fetches = self._services.fetches
         if not fetches.has_room(len(keys)):
             self._services.figures.parked_refused += 1
@@ -479,11 +586,10 @@ class _WindowFetch:
 
     def _may_have(self, key: Partition) -> bool:
         """Whether a partition that moved may have something for this fetch."""
-        own = [part for part in self._parts if part.key == key]
         if key in self._rest_ends:
             self._rest_moved = True
             return True
-        for part in own:
+        for part in self._parts_by_key[key]:
             read = part.read
             try:
                 log = self._services.logs.find(*key)
@@ -521,25 +627,22 @@ class _WindowFetch:
         if part.error is not None:
             raise part.error
         log = services.logs.find(*part.key)
-        result.log_start_offset = log.log_start_offset
         if read is None:
+            result.log_start_offset = log.log_start_offset
             result.high_watermark = result.last_stable_offset = log.high_watermark
             return
-        read.remember()
-        result.high_watermark, result.last_stable_offset = log.high_watermark, read.end_offset
+        latest = None
         if read.messages or read.at_end:
-            committed = self._committed
-            window, known = part.window, read.known
-            latest = await latest_offset(services, log, window, known, committed=committed)
-            end = max(latest, read.kept_offset)
-            result.high_watermark = result.last_stable_offset = end
-        if self._committed:
-            result.aborted_transactions = []  # What was aborted is left out here.
+            latest = await latest_offset(
+                services, log, part.window, read.known, committed=self._committed
+            )
+        _fill(result, read, latest)
         records = read.records
         if read.magic > self._newest_magic and isinstance(records, bytearray) and records:
             records = bytearray(await self._converted(part, log, records))
         if self._version < _FIRST_VERSION_WITH_MAX_BYTES and isinstance(records, bytearray):
             del records[max(part.wanted.partition_max_bytes, 0) :]
+        self._memory.note_stored(read.known, read.stored_until)
         services.figures.topic(log.topic).window_bytes_out += len(records)
         result.records = records  # type: ignore[assignment] # what the encoder takes for them
 
