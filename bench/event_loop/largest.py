@@ -175,6 +175,7 @@ _SHAPES: Final[Mapping[str, Callable[[Api, int, Encoding, Size], Any]]] = {
     "many things": partial(_many, lambda number: f"absent-{number}"),
     "one thing many times": partial(_many, lambda _: WIDE),
     "things that there are": partial(_many, NARROW.format),
+    "windows of one thing": partial(_many, lambda number: f"{WIDE}..{1479132300000 + number}..1h"),
     "many parts of one thing": _deep,
     "too many things": partial(_many, str, more=1_000),
     "long texts": _long,

@@ -43,8 +43,8 @@ from .base import Services
 from .epochs import check_epoch, current_epoch, epoch_of
 from .registration import handles_many
 from .repeats import repeats
-from .window_answers import list_offsets as list_window_offsets
-from .window_answers import names_windows
+from .window_fetch import names_windows
+from .window_offsets import list_offsets as list_window_offsets
 
 CONSUMER = -1
 """The `replica_id` of consumers, which see nothing above the high watermark."""

@@ -357,9 +357,7 @@ class WindowRead:
         if self.position > begin and not isinstance(self.records, FileRange):
             self._memory.note_empty(self.known, begin, self.position)
 
-    def _slice(
-        self, begin: int, stop: int, room_bytes: int, *, far: bool = True
-    ) -> Slice | None:
+    def _slice(self, begin: int, stop: int, room_bytes: int, *, far: bool = True) -> Slice | None:
         """The stored sets from `begin` on; `None` if those are of another format than what was
         added."""
         found = reader.read(

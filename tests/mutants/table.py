@@ -179,7 +179,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "window topics: a reader finds the end at the offset that it asks for",
-        "server/handlers/window_answers.py",
+        "server/handlers/window_fetch.py",
         "end = max(latest, read.kept_offset)",
         "end = latest",
         "window_topics/test_broker.py::test_positions_between_the_log_start_and_the_log_end",
