@@ -23,8 +23,8 @@ class _KnownWindow(msgspec.Struct):
     """There is nothing of the window from `offset` up to here."""
     used: int = 0
     """Number of the last read of it."""
-    stored_until: int = 0
-    """Up to which offset the sets behind the last answer go as stored."""
+    stored: tuple[int, int] = (0, 0)
+    """Between these offsets all messages are in the window, so that the sets go as stored."""
 
 
 class WindowMemory:
@@ -70,16 +70,18 @@ class WindowMemory:
         if known is not None and (offset != known.offset or end_offset > known.end_offset):
             known.offset, known.end_offset = offset, end_offset
 
-    def stored_until(self, window: WindowKnowledge) -> int:
-        """Up to which offset the sets behind the last answer go as stored; 0 if it is unknown."""
+    def stored_until(self, window: WindowKnowledge, offset: int) -> int:
+        """Up to which offset, from `offset` on, the sets are known to go as stored."""
         known = self._find(window)
-        return 0 if known is None else known.stored_until
+        if known is None or not known.stored[0] <= offset < known.stored[1]:
+            return offset
+        return known.stored[1]
 
-    def note_stored(self, window: WindowKnowledge, until: int) -> None:
-        """The sets behind the last answer go as stored up to the offset `until`."""
+    def note_stored(self, window: WindowKnowledge, offset: int, end_offset: int) -> None:
+        """The sets from `offset` to `end_offset` go as stored."""
         known = self._find(window)
         if known is not None:
-            known.stored_until = until
+            known.stored = offset, end_offset
 
     def _find(self, window: WindowKnowledge) -> _KnownWindow | None:
         return None if self._known is None else self._known.get(window)

@@ -46,10 +46,19 @@ def handle(
 ) -> MetadataResponse | PendingAnswer:
     """Answer with brokers and topics. Missing topics are created first, if request and settings
     allow it."""
+    return in_turns(services.work, _answering(services, request, call))
+
+
+def _answering(
+    services: Services, request: MetadataRequest, call: Call
+) -> Pieces[MetadataResponse | PendingAnswer]:
+    creations = services.creations
     if _names_topics(request, call) and request.allow_auto_topic_creation:
-        missing = services.creations.missing(topic.name for topic in request.topics or ())
+        context = creations.context
+        missing = yield from creations.find_missing(topic.name for topic in request.topics or ())
         if missing:
-            creating = services.creations.make(missing)
+            creations.context = context
+            creating = creations.make(missing)
             return PendingAnswer(
                 creating.ready,
                 lambda: in_turns(
@@ -57,7 +66,7 @@ def handle(
                 ),
                 alone=True,
             )
-    return in_turns(services.work, _answer(services, request, call, {}))
+    return (yield from _answer(services, request, call, {}))
 
 
 def _answer(

@@ -529,7 +529,6 @@ class _WindowFetch:
             records = bytearray(await self._converted(part, log, records))
         if self._version < _FIRST_VERSION_WITH_MAX_BYTES and isinstance(records, bytearray):
             del records[max(part.wanted.partition_max_bytes, 0) :]
-        self._memory.note_stored(read.known, read.stored_until)
         services.figures.topic(log.topic).window_bytes_out += len(records)
         result.records = records  # type: ignore[assignment] # what the encoder takes for them
 

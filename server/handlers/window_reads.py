@@ -261,8 +261,6 @@ class WindowRead:
         """Whether no more may be added."""
         self.kept_offset = offset
         """Behind the last set that was added: where the reader goes on."""
-        self.stored_until = 0
-        """Up to which offset the sets behind what was added go as stored."""
         self._may_send_file = True
         self._made: Segment | None = None
         """The segment whose time map was made last for this."""
@@ -331,9 +329,12 @@ class WindowRead:
         are some, or nothing more to search. Raises `FarAway` if the search takes long, and the
         errors of `reader.read`."""
         end = self.end_offset
-        begin, stop = self.position, min(self._memory.stored_until(self.known), end)
-        if begin >= stop:
-            return begin >= end
+        begin = self.position
+        if begin >= end:
+            return True
+        stop = min(self._memory.stored_until(self.known, begin), end)
+        if stop == begin:
+            return False
         if self.committed and aborted_batches(self.log, begin, stop) is not None:
             return False
         return self._lend(self._slice(begin, stop, room_bytes, far=False), stop)
@@ -348,7 +349,6 @@ class WindowRead:
         self.records, self.magic, self.is_full = lent, found.magic, True
         self.messages += 1
         self.kept_offset = stop
-        self.stored_until = stop
         return True
 
     def remember(self) -> None:
@@ -387,9 +387,11 @@ class WindowRead:
             return
         if self._may_send_file and found.size >= MIN_FILE_RANGE_BYTES:
             if self.messages and enough:
-                self.is_full, self.stored_until = True, stop
-                return
-            if not self.messages and self._lend(found, stop):
+                self.is_full = True
+            elif not self.messages:
+                self._lend(found, stop)
+            if self.is_full:
+                self._memory.note_stored(self.known, begin, stop)
                 return
         data = await self._read(found)
         walked = walk(data, 0, len(data), check_crc=False)
