@@ -1,12 +1,17 @@
-"""Metadata that names many windows of one topic: its memory is counted and bounded."""
+"""Metadata and settings of many windows of one topic: their memory is counted and bounded."""
 
 import pytest
 
 from horolog.protocol.api.kafka import frames as kafka
+from horolog.protocol.api.topics.describe_configs import (
+    TOPIC_RESOURCE,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataTopic
 from horolog.protocol.errors import InvalidRequest
 from horolog.server.broker import Broker
-from horolog.server.handlers import metadata
+from horolog.server.handlers import metadata, settings
 from horolog.server.weights import weight_of
 from horolog.testing.requests import create_topic
 from horolog.testing.wire import Wire
@@ -54,3 +59,18 @@ async def test_one_window_is_listed_however_many_partitions_it_has(
     (topic,) = (await client.call(windows("wide", 1), 7)).topics
     assert topic.error_code == 0
     assert len(topic.partitions) == PARTITIONS
+
+
+async def test_settings_of_a_bounded_number_of_windows_are_described(
+    client: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.call(create_topic("t"), 3)
+    monkeypatch.setattr(settings, "MAX_DESCRIBED_WINDOWS", 2)
+    names = ["t", *(topic.name for topic in windows("t", 3).topics or ())]
+    resources = [
+        DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name) for name in names
+    ]
+    answer = await client.call(DescribeConfigsRequest(resources=resources), 2)
+    codes = [result.error_code for result in answer.results]
+    assert codes == [0, 0, 0, InvalidRequest.code]
+    assert [bool(result.configs) for result in answer.results] == [True, True, True, False]
