@@ -26,8 +26,8 @@ from .apache_kafka import Unavailable
 from .brokers import MIB, ONE_TURN_BYTES, batch, wait_until_idle
 from .figure import check_known, median_ratio, times_in_turns
 from .kafka_sides import Side, Sides, both, bounded, check_answer, found_offset
-from .producing import fetch_all
 from .raw_client import RefusedRequest
+from .requests import fetch_all
 
 _AT_ONCE: Final = 1_000
 _WAIT_SECONDS: Final = 60
