@@ -19,8 +19,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from ..protocol.api.log.fetch import FETCH
-from ..protocol.records.batch import build_batch
-from ..protocol.records.record import NewRecord
+from ..protocol.records.batch import NewRecord, build_batch
 from ..testing.requests import fetch, list_offsets, result
 from .apache_kafka import Unavailable
 from .brokers import MIB, ONE_TURN_BYTES, batch, wait_until_idle

@@ -23,10 +23,9 @@ from ..client.produce.set_limits import TOO_LARGE, SetLimits
 from ..client.results import ConsumerRecord
 from ..protocol.api.log.list_offsets import LATEST
 from ..protocol.errors import DuplicateSequenceNumber, OffsetOutOfRange, OutOfOrderSequenceNumber
-from ..protocol.records.batch import batch_records, finish_batch, read_header
+from ..protocol.records.batch import Record, batch_records, finish_batch, read_header
 from ..protocol.records.kernel import RecordEncoder
 from ..protocol.records.layout import NO_PRODUCER_ID, Buffer
-from ..protocol.records.record import Record
 from .connecting import consumer_at
 from .options import BrokerOptions, WriteOptions
 

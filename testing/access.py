@@ -11,9 +11,13 @@ from ..protocol.api.security.authenticate import AuthenticateRequest
 from ..protocol.api.security.sasl_authenticate import SaslAuthenticateRequest
 from ..protocol.api.security.sasl_handshake import SaslHandshakeRequest
 from ..protocol.errors import NO_ERROR, error_from_code
-from ..protocol.sasl.mechanisms import OAUTHBEARER, PLAIN, SaslClient
-from ..protocol.sasl.oauthbearer import OAuthBearerClient
-from ..protocol.sasl.plain import PlainClient
+from ..protocol.sasl.mechanisms import (
+    OAUTHBEARER,
+    PLAIN,
+    OAuthBearerClient,
+    PlainClient,
+    SaslClient,
+)
 from ..protocol.sasl.scram import ScramClient
 from ..server.broker import Broker
 from ..storage.events import ignore_events

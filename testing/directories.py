@@ -9,7 +9,7 @@ from random import Random
 
 from ..config.broker import BrokerSettings, broker_settings
 from ..protocol.records.kernel import walk
-from ..protocol.records.messages.message import records
+from ..protocol.records.messages.sets import records
 from ..storage.directory.directory_opening import open_directory
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.position_records import StoredPosition

@@ -30,9 +30,7 @@ from ...protocol.errors import (
     UnsupportedVersion,
     error_from_code,
 )
-from ...protocol.sasl.mechanisms import SaslClient
-from ...protocol.sasl.oauthbearer import OAuthBearerClient
-from ...protocol.sasl.plain import PlainClient
+from ...protocol.sasl.mechanisms import OAuthBearerClient, PlainClient, SaslClient
 from ...protocol.sasl.scram import ScramClient
 from ..errors import SecurityError
 from .security import Mechanism, Secret, SecretText, Security, TokenSource

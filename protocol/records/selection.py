@@ -39,9 +39,8 @@ from .layout import (
     Buffer,
     Codec,
 )
-from .messages.conversion import PIECE_BYTES, DamagedSlice, Steps, runs
-from .messages.message import Entry, entries, open_set
-from .messages.sets import build_wrapper
+from .messages.downconversion import PIECE_BYTES, DamagedSlice, Steps, runs
+from .messages.sets import Entry, build_wrapper, entries, open_set
 from .problems import problem_error
 
 Choose = Callable[[Buffer, Buffer], tuple[Buffer, int]]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from ...clock import Clock
 from ...config.broker import BrokerSettings
-from ...protocol.api.operations import bits
+from ...protocol.api.rights import bits
 from ...protocol.api.security.acl_terms import Operation, ResourceType
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.log.flush import GroupCommit

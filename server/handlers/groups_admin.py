@@ -40,7 +40,7 @@ from ...protocol.api.groups.list_groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from ...protocol.api.operations import GROUP_OPERATIONS
+from ...protocol.api.rights import GROUP_OPERATIONS
 from ...protocol.api.security.acl_terms import ResourceType
 from ...protocol.errors import GroupIdNotFound
 from ...protocol.limits import MAX_LISTED

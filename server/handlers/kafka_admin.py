@@ -21,7 +21,7 @@ from ...protocol.api.log.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-from ...protocol.api.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from ...protocol.api.rights import CLUSTER_OPERATIONS, NOT_ASKED
 from ...protocol.api.security.acl_terms import CLUSTER_NAME, Operation, ResourceType
 from ...protocol.api.topics.list_partition_reassignments import (
     LIST_PARTITION_REASSIGNMENTS,

@@ -12,7 +12,7 @@ from ...protocol.lag import Lag
 from ...protocol.records.batch import BatchHeader, read_header
 from ...protocol.records.kernel import walk
 from ...protocol.records.layout import BATCH_MAGIC, BATCH_OVERHEAD, MAGIC_AT, Buffer, Codec
-from ...protocol.records.messages.conversion import DamagedSlice, Steps, run
+from ...protocol.records.messages.downconversion import DamagedSlice, Steps, run
 from ...protocol.records.selection import Selected, selection
 from ...protocol.window_topics import WindowName
 from ...storage.index.time_mapping import UnreadableTimes

@@ -17,7 +17,7 @@ from ...protocol.consumer_protocol import read_assignment
 from ...protocol.errors import HorologError
 from ...protocol.lag import Lag, Pace, lag_seconds
 from ...protocol.records.layout import NO_TIMESTAMP, TimestampType
-from ...protocol.records.messages.message import records
+from ...protocol.records.messages.sets import records
 from ...storage.directory.position_reading import PositionReading
 from ...storage.directory.position_records import StoredPosition
 from ...storage.log.log import Log

@@ -9,13 +9,13 @@ from typing import Final
 
 from ...protocol.api.security.client_quotas import (
     DescribeClientQuotasRequest,
+    Quota,
     QuotaAlteration,
     QuotaEntityPart,
     QuotaEntry,
     QuotaOp,
     QuotaValue,
 )
-from ...protocol.api.security.quota_terms import Quota
 from ...protocol.errors import CodedError, InvalidRequest
 from ...protocol.limits import MAX_QUOTA_ENTITIES, MAX_QUOTA_NAME_BYTES
 from ...storage.metadata.access_records import AccessRecord, QuotaEntity, QuotasAltered

@@ -18,7 +18,7 @@ from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from ...protocol.api.security.acl_terms import Operation, PatternType, Permission, ResourceType
-from ...protocol.api.security.quota_terms import Quota
+from ...protocol.api.security.client_quotas import Quota
 from ...protocol.limits import (
     MAX_ACL_TEXT_BYTES,
     MAX_QUOTA_NAME_BYTES,

@@ -20,7 +20,7 @@ from horolog.protocol.api.kafka.compact import Wrong as CompactWrong
 from horolog.protocol.api.native.faults import NativeFault
 from horolog.protocol.errors import ERRORS
 from horolog.protocol.records.kernel.terms import Unreadable
-from horolog.protocol.records.messages.conversion import DamagedSlice
+from horolog.protocol.records.messages.downconversion import DamagedSlice
 from horolog.testing.broker import BrokerThread
 
 INSIDE = {

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from horolog.protocol.records.messages.message import entries
+from horolog.protocol.records.messages.sets import entries
 from horolog.storage.index import index_file, time_map, time_mapping
 from horolog.storage.log import admission
 from horolog.storage.log.flush import FlushWork

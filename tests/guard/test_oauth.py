@@ -25,7 +25,7 @@ from horolog.protocol.errors import (
     SaslAuthenticationFailed,
     UnsupportedSaslMechanism,
 )
-from horolog.protocol.sasl.oauthbearer import OAuthBearerClient
+from horolog.protocol.sasl.mechanisms import OAuthBearerClient
 from horolog.server.broker import Broker
 from horolog.server.security import logins, token_keys
 from horolog.server.web.server import HttpState

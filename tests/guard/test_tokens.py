@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from horolog.config.broker import broker_settings
 from horolog.protocol.errors import InvalidConfig, SaslAuthenticationFailed
-from horolog.protocol.sasl.oauthbearer import OAuthBearerClient, read_bearer
+from horolog.protocol.sasl.mechanisms import OAuthBearerClient, read_bearer
 from horolog.server.security import token_keys
 from horolog.server.security.token_keys import ALGORITHMS, MAX_BYTES, KeySource, read_keys
 from horolog.server.security.tokens import MAX_TOKEN_CHARS, TokenRefused, Tokens

@@ -15,7 +15,7 @@ from horolog.protocol.api.security.acl_terms import (
     Permission,
     ResourceType,
 )
-from horolog.protocol.api.security.quota_terms import Quota
+from horolog.protocol.api.security.client_quotas import Quota
 from horolog.storage.check.dump import DumpedMessage, dump
 from horolog.storage.directory.journal import Cause, Removal
 from horolog.storage.directory.position_records import StoredPosition

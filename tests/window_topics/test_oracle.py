@@ -13,7 +13,7 @@ import pytest
 from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.log.list_offsets import LARGEST, LATEST
 from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
-from horolog.protocol.records.messages.message import Record
+from horolog.protocol.records.messages.sets import Record
 from horolog.protocol.window_topics import WindowName, window_name
 from horolog.server.broker import Broker
 from horolog.server.handlers import window_reads
