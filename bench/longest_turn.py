@@ -55,7 +55,7 @@ from ..server.quotas.rules import Entity, Quota, QuotaChange, Quotas
 from ..server.security.acl_store import Acls
 from ..server.security.acls import Acl
 from ..storage.files import SystemFiles
-from ..storage.metadata.offline_metadata import offline_metadata
+from ..storage.metadata.local_metadata import offline_metadata
 from ..testing.logs import RecordedEvents
 from ..testing.requests import create_topic, message_set, produce_to
 from .brokers import MIB, batch, data_folder, sets

@@ -28,7 +28,7 @@ from .options import DEFAULT_SERVER, Json, Server, group
 from .output import NOTHING, emit, emit_object, json_line, shown_time, table
 
 if TYPE_CHECKING:
-    from ..server.replication.etcd.access import Access
+    from ..server.replication.etcd.client import Access
 
 LogEnds = Mapping[tuple[str, int], Mapping[int, LogEnd]]
 """Log ends by topic and partition, and by the broker that reported them."""
@@ -190,7 +190,7 @@ def _access(name: str, etcd: str, credentials: str, ca: str, cert: str, key: str
         "cluster.etcd.cert": cert,
         "cluster.etcd.key": key,
     }
-    from ..server.replication.etcd.access import access_of
+    from ..server.replication.etcd.client import access_of
 
     try:
         settings = broker_settings({one: text for one, text in given.items() if text})

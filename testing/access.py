@@ -22,9 +22,8 @@ from ..protocol.sasl.scram import ScramClient
 from ..server.broker import Broker
 from ..storage.events import ignore_events
 from ..storage.files import SystemFiles
-from ..storage.metadata.access_records import AccessRecord
-from ..storage.metadata.access_state import AccessState
-from ..storage.metadata.offline_metadata import offline_metadata
+from ..storage.metadata.access_records import AccessRecord, AccessState
+from ..storage.metadata.local_metadata import offline_metadata
 from .wire import Wire
 
 R = TypeVar("R")

@@ -34,7 +34,7 @@ from ...server.rights.guard import Guard
 from ...server.security.acl_store import Acls
 from ...server.security.acls import Acl
 from ...storage.files import SystemFiles
-from ...storage.metadata.offline_metadata import offline_metadata
+from ...storage.metadata.local_metadata import offline_metadata
 from ...testing.broker import running_broker
 from ...testing.logs import RecordedEvents
 from ...testing.requests import create_topic, list_offsets, produce, result

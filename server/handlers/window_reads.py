@@ -15,7 +15,7 @@ from ...protocol.records.layout import BATCH_MAGIC, BATCH_OVERHEAD, MAGIC_AT, Bu
 from ...protocol.records.messages.downconversion import DamagedSlice, Steps, run
 from ...protocol.records.selection import Selected, selection
 from ...protocol.window_topics import WindowName
-from ...storage.index.time_mapping import UnreadableTimes
+from ...storage.index.time_map import UnreadableTimes
 from ...storage.log.log import Log
 from ...storage.read import reader
 from ...storage.read.search import FoundMessage

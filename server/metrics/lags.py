@@ -18,8 +18,8 @@ from ...protocol.errors import HorologError
 from ...protocol.lag import Lag, Pace, lag_seconds
 from ...protocol.records.layout import NO_TIMESTAMP, TimestampType
 from ...protocol.records.messages.sets import records
-from ...storage.directory.position_reading import PositionReading
 from ...storage.directory.position_records import StoredPosition
+from ...storage.directory.position_table import PositionReading
 from ...storage.log.log import Log
 from ...storage.read import reader
 from ...values import value_class

@@ -20,15 +20,14 @@ from ...protocol.limits import MAX_LEADER_EPOCHS
 from ...replication.epoch_owners import merged, owners_of
 from ...replication.messages import partition_of
 from ...replication.partition_log import Identity, Partition
-from ...storage.directory.random_ids import is_id
 from ...storage.log.epoch_history import NO_EPOCH
 from ...storage.log.log import Log
+from ...storage.names import is_id
 from ...storage.replica.replica_log import ReplicaLog
 from ...times import format_time
-from .epoch_lines import write_lines_of
 from .followers import reachable
 from .leader_connection import AcceptsFollower, LeaderConnection
-from .member import GIVEN, ClusterMember, PeerInfo
+from .member import GIVEN, ClusterMember, PeerInfo, write_lines_of
 from .replica_directory import METADATA
 from .wire import read_state_part, take_response
 

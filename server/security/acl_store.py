@@ -16,12 +16,12 @@ from ...protocol.api.security.acl_terms import (
 from ...protocol.errors import InvalidRequest
 from ...protocol.limits import MAX_ACL_TEXT_BYTES, MAX_ACLS
 from ...storage.metadata.access_records import (
+    IN_RECORD,
     AccessRecord,
     RulesAdded,
     RulesRemoved,
     StoredRule,
 )
-from ...storage.metadata.access_state import IN_RECORD
 from .acls import Acl, AclTable, Resource, plain_host
 
 MAX_DECISIONS: Final = 10_000

@@ -17,7 +17,7 @@ from ...protocol.api.native import frames as native
 from ...protocol.errors import CodedError, IllegalSaslState, InvalidConfig
 from ...protocol.limits import LENGTH_BYTES
 from ...storage.events import Observer
-from ...storage.metadata.access_state import AccessState
+from ...storage.metadata.access_records import AccessState
 from ..metrics.figures import Figures
 from ..network.ports import HTTP, KAFKA, NATIVE, Port, Ports
 from ..network.tls_files import TlsFiles, TlsPort

@@ -27,8 +27,7 @@ from typing import Any, Final
 
 from ...values import value_class
 from ..files import Files, replace_file
-from ..names import MAX_OFFSET, is_topic_name
-from .random_ids import is_id
+from ..names import MAX_OFFSET, is_id, is_topic_name
 
 TOPICS_FILE: Final = "topics.json"
 VERSION: Final = 1

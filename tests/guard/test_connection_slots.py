@@ -22,7 +22,7 @@ from horolog.protocol.api.security.authenticate import AUTHENTICATE, Authenticat
 from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.errors import InvalidConfig, SaslAuthenticationFailed
 from horolog.protocol.sasl.mechanisms import PlainClient
-from horolog.server.network.connection_slots import (
+from horolog.server.network.connections import (
     ConnectionSlots,
     LoginSlots,
     UserSlots,

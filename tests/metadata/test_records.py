@@ -23,6 +23,8 @@ from horolog.storage.directory.topics import TopicEntry
 from horolog.storage.files import SystemFiles
 from horolog.storage.metadata.access_records import (
     HIDDEN,
+    IN_RECORD,
+    AccessState,
     CredentialsAltered,
     DecoyKeySet,
     QuotasAltered,
@@ -31,7 +33,6 @@ from horolog.storage.metadata.access_records import (
     StoredCredential,
     StoredRule,
 )
-from horolog.storage.metadata.access_state import IN_RECORD, AccessState
 from horolog.storage.metadata.metadata_state import MetadataState, records_of
 from horolog.storage.metadata.records import (
     MAX_PARTITIONS,

@@ -20,7 +20,7 @@ from horolog.storage.metadata.records import (
     TopicCreated,
     decode_record,
 )
-from horolog.storage.metadata.state_copy import StatePart
+from horolog.storage.metadata.snapshot import StatePart
 from horolog.storage.names import METADATA_FOLDER, folder_name
 from horolog.storage.replica.copy_facts import Stored
 from horolog.testing.directories import DataDirectory

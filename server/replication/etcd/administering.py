@@ -16,8 +16,7 @@ from ....storage.names import LEADER_EPOCHS
 from ....values import value_class
 from ..member_files import IdentityFile, decode_identity
 from ..replica_directory import HIGHEST_ADOPTED
-from .access import Access
-from .client import EtcdClient, Gateway
+from .client import Access, EtcdClient, Gateway
 from .store import ClusterKeys, ClusterStore
 
 WITHIN_S = 10.0
