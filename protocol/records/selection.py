@@ -145,7 +145,7 @@ class _Selection:
         )
 
     def add_piece(self, start: int, piece: Walk) -> Steps[None]:
-        """Add the sets from `start` that `piece` is the walk over."""
+        """Add the sets that `piece` walked over, the first at `start`."""
         for begin, end, codec in runs(self._data, start, piece.end):
             if codec is None:
                 yield from self._add_batch(begin, end)

@@ -12,7 +12,7 @@ import pytest
 
 import horolog
 from horolog.cli.errors_reference import NOT_SENT, WITHOUT_CODE
-from horolog.client.cluster.link import NobodyLeads
+from horolog.client.cluster.link import NoLeader
 from horolog.client.produce.outbox import TooManyMessages
 from horolog.client.results import SentBatch
 from horolog.protocol.api.framing import ForeignProtocol
@@ -25,7 +25,7 @@ from horolog.testing.broker import BrokerThread
 
 INSIDE = {
     *(CompactWrong, DamagedSlice, ForeignProtocol),
-    *(NobodyLeads, TooManyMessages, Unreadable, NativeFault),
+    *(NoLeader, TooManyMessages, Unreadable, NativeFault),
 }
 """Raised and caught within the library; no caller meets them."""
 
