@@ -28,7 +28,7 @@ from ..storage.log.log import Log
 from .dispatch import Dispatcher
 from .events import Events
 from .handlers import HANDLERS, HANDLERS_OF_MANY
-from .handlers.min_insync import warn_at_start
+from .handlers.settings import warn_at_start
 from .listening import make_connections, make_listener, shares_of_files
 from .metrics.figures import Figures, LoopLag
 from .network.connections import address_counts

@@ -28,9 +28,9 @@ from ...storage.log.epoch_history import NO_EPOCH
 from ...storage.names import METADATA_FOLDER, parse_folder_name
 from ..handlers.base import Services
 from .cluster import Cluster
-from .leader_connection import AcceptsFollower
 from .member import GIVEN, ClusterMember, Election, given_addresses
 from .member_files import EpochOwnersFile, IdentityFile, MemberFiles, decode_identity
+from .replica_fetcher import AcceptsFollower
 
 ASK_WITHIN_MS: Final = 10_000
 """How long the leader may take to answer with its cluster id."""

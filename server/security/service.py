@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from ..quotas.rules import Quotas
     from .acl_store import Acls, Authorizer
     from .logins import Logins
-    from .token_keys import KeySource
-    from .tokens import Tokens
+    from .tokens import KeySource, Tokens
     from .users import Users
 
 _URL = "sasl.oauthbearer.jwks.endpoint.url"
@@ -302,7 +301,7 @@ def key_source(settings: BrokerSettings, observe: Observer) -> "KeySource":
     try:
         import cryptography  # noqa: F401 - PyJWT does without, and then knows no signatures
 
-        from .token_keys import KeySource
+        from .tokens import KeySource
     except ImportError as error:
         raise InvalidConfig(
             "sasl.enabled.mechanisms names OAUTHBEARER, which needs the package "

@@ -17,7 +17,7 @@ from aiohttp import hdrs, web
 
 from ...storage.events import Observer
 from ...values import value_class
-from ..library_log import LibraryLog
+from ..events import LibraryLog
 from ..metrics.figures import Figures, count
 from ..network.connections import ConnectionSlots
 from ..network.deadline import Deadline

@@ -35,8 +35,7 @@ from .position_table import PositionReading, PositionTable
 from .reserve import Reserve
 from .startup import Startup
 from .topic_changes import TopicChanges
-from .topic_registry import TopicRegistry
-from .topics import TopicEntry
+from .topics import TopicEntry, TopicRegistry
 from .truncations import Truncations
 
 

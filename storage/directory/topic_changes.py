@@ -21,8 +21,7 @@ from .checkpoints import Checkpoints
 from .log_table import LogTable
 from .reserve import Reserve
 from .startup import rename_deleted
-from .topic_registry import TopicRegistry
-from .topics import TopicEntry
+from .topics import TopicEntry, TopicRegistry
 
 _FOLDERS_AT_ONCE: Final = 16
 """Maximum number of new folders checked in the event loop's thread."""
