@@ -42,7 +42,7 @@ from .rights.guard import audited
 from .security.service import SecurityService
 from .services import ServiceInputs, make_services
 from .trusted_time import TrustedTime
-from .web.connection import HttpLimits, HttpPort
+from .web.port import HttpLimits, HttpPort
 from .web.server import HttpServer, HttpState
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from ...clock import SystemClock
 from ..network.listener import Listener
 from ..network.ports import Port
 from ..security.service import SecurityService
-from .connection import HttpPort
+from .port import HttpPort
 
 if TYPE_CHECKING:
     from aiohttp import web

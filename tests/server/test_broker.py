@@ -16,7 +16,7 @@ from horolog.protocol.records.messages.sets import records
 from horolog.server.broker import Broker
 from horolog.server.metrics.figures import Figures
 from horolog.server.network.listener import CannotListen, address_of, bind
-from horolog.server.web.connection import HttpPort
+from horolog.server.web.port import HttpPort
 from horolog.server.web.server import HttpServer, HttpState
 from horolog.storage.events import ignore_events
 from horolog.testing.broker import plain_port, running_broker

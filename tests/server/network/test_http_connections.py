@@ -11,7 +11,7 @@ from horolog.clock import SystemClock
 from horolog.config.address import split_address
 from horolog.server.metrics.figures import Figures
 from horolog.server.network.listener import HTTP_CONNECTIONS, address_of, bind
-from horolog.server.web.connection import HttpLimits, HttpPort
+from horolog.server.web.port import HttpLimits, HttpPort
 from horolog.server.web.server import HttpServer, HttpState
 from horolog.testing.broker import plain_port
 from horolog.testing.logs import RecordedEvents
