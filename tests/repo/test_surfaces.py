@@ -11,10 +11,10 @@ MEANT = {
     # The settings of a broker, each with its flag.
     "config/cluster_table.py",
     "config/broker.py",
-    "config/reference.py",
+    "server/reference.py",
     "server/replication/cluster_admin.py",
     "server/replication/etcd/client.py",
-    "server/replication/etcd/administering.py",
+    "server/replication/etcd/store.py",
     "server/replication/etcd/election.py",
     "server/replication/member_files.py",
     "server/replication/membership.py",
