@@ -34,7 +34,7 @@ from pyspark.sql.types import StructType
 from ..clock import SystemClock
 from ..compiled import warn_of_reference
 from ..protocol.records.kernel import FORM
-from . import bounds, fetch, planning, segments
+from . import bounds, planning, segments, span_readers
 from .logs import NO_LOGS, TopicLogs, logs_from_json
 from .option_values import OptionError
 from .options import ReadOptions, check_no_shown_secret, read_options, write_options
@@ -187,7 +187,7 @@ class _SpanReader:
             yield from segments.batches(partition.parts, columns, window)
         # If there are no partitions, Spark calls this once with another object.
         elif isinstance(partition, OffsetRange):
-            yield from fetch.batches(partition.span, columns, self._options, window)
+            yield from span_readers.read_span(partition.span, columns, self._options, window)
         settle()
 
 

@@ -15,7 +15,7 @@ from ...protocol.api.log.list_offsets import BY_APPEND, BY_TIMESTAMP
 from ...protocol.errors import InvalidRequest, OffsetOutOfRange
 from ...protocol.limits import MAX_INTERVALS
 from ...storage.index.append_time_lookup import known_times
-from ...storage.index.time_mapping import UnreadableTimes
+from ...storage.index.time_map import UnreadableTimes
 from ...storage.log.log import Log
 from ...storage.read import windows
 from ...storage.read.slices import check_readable, visible_end

@@ -12,10 +12,10 @@ from ...protocol.lag import Lag
 from ...protocol.records.batch import BatchHeader, read_header
 from ...protocol.records.kernel import walk
 from ...protocol.records.layout import BATCH_MAGIC, BATCH_OVERHEAD, MAGIC_AT, Buffer, Codec
-from ...protocol.records.messages.conversion import DamagedSlice, Steps, run
+from ...protocol.records.messages.downconversion import DamagedSlice, Steps, run
 from ...protocol.records.selection import Selected, selection
 from ...protocol.window_topics import WindowName
-from ...storage.index.time_mapping import UnreadableTimes
+from ...storage.index.time_map import UnreadableTimes
 from ...storage.log.log import Log
 from ...storage.read import reader
 from ...storage.read.search import FoundMessage

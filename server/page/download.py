@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from functools import partial
 from typing import Final
 
-from ...protocol.records.messages.message import Record
+from ...protocol.records.messages.sets import Record
 from ...storage.log.log import Log
 from ...storage.read import reader
 from ...storage.read.windows import ReadWindow

@@ -16,7 +16,7 @@ from ...protocol.records.layout import (
     SIZE_AT,
     TimestampType,
 )
-from ...protocol.records.messages.message import Record, records
+from ...protocol.records.messages.sets import Record, records
 from ...storage.files import Buffer
 from ...storage.log.log import Log
 from ...storage.read import reader

@@ -3,7 +3,7 @@
 from typing import Final
 
 from ...protocol.records.kernel.terms import Headers
-from ...protocol.records.messages.message import Record
+from ...protocol.records.messages.sets import Record
 from .access import PageRefusal, Query
 
 PLACES: Final = ("anywhere", "key", "value", "header")

@@ -6,7 +6,7 @@ from typing import Final
 
 from ...protocol.errors import CorruptMessage, HorologError, MessageTooLarge
 from ...protocol.records.columns import read_columns
-from ...protocol.records.messages.message import Record, entries, records
+from ...protocol.records.messages.sets import Record, entries, records
 from ...storage.files import Buffer
 from ...storage.log.log import Log
 from ...storage.read import reader, windows

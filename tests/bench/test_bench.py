@@ -14,12 +14,12 @@ from horolog.bench.disk import durable_acks, growth
 from horolog.bench.figure import Figure, median_ratio, quantile
 from horolog.bench.figures import MEASUREMENTS, NAMES
 from horolog.bench.guard.costs import RULES, acl_cost, add_rules, quota_held, tls_cost
-from horolog.bench.producing import batch_rate, fetch_rate, produce_rate
 from horolog.bench.raw_client import RefusedRequest, check_end, encoded
+from horolog.bench.requests import batch_rate, fetch_rate, produce_rate
 from horolog.bench.socket_to_file import writing
-from horolog.bench.windows.index_memory import index_memory
-from horolog.bench.windows.shapes import SHAPES, first_looks, measured, window_hour
-from horolog.bench.windows.topics import produce_beside_window, window_topic
+from horolog.bench.starting import index_memory
+from horolog.bench.window_topics import produce_beside_window, window_topic
+from horolog.bench.windows import SHAPES, first_looks, measured, window_hour
 from horolog.protocol.api.security.acl_terms import Operation, ResourceType
 from horolog.protocol.records.kernel import FORM
 from horolog.server.security.acl_store import Acls

@@ -116,7 +116,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "quotas: a client that sent too much waits until its rate is within the quota",
-        "server/quotas/rates.py",
+        "server/quotas/meter.py",
         "return max(total / limit - seconds, 0.0)",
         "return max(total / limit - seconds - windows.seconds, 0.0)",
         "quotas/test_rates.py::test_a_rate_is_that_of_a_plain_list",

@@ -10,18 +10,18 @@ from functools import partial
 from statistics import median
 from typing import Final
 
-from ...protocol.api.kafka import frames as kafka
-from ...protocol.api.log.fetch import FetchPartition, FetchRequest, FetchTopic
-from ...protocol.api.log.list_offsets import LATEST
-from ...protocol.records.kernel import walk
-from ...protocol.records.messages.sets import NewRecord, build_set
-from ...testing.program import ServerProcess
-from ...testing.requests import create_topic, fetch, list_offsets, produce, result
-from ..brokers import ONE_TURN_BYTES, broker, processor_seconds, sets
-from ..figure import Figure, median_ratio, rate_beside
-from ..producing import Filling
-from ..raw_client import RawClient, RefusedRequest, check_end, encoded
-from .shapes import in_order, jitter_and_ahead
+from ..protocol.api.kafka import frames as kafka
+from ..protocol.api.log.fetch import FetchPartition, FetchRequest, FetchTopic
+from ..protocol.api.log.list_offsets import LATEST
+from ..protocol.records.kernel import walk
+from ..protocol.records.messages.sets import NewRecord, build_set
+from ..testing.program import ServerProcess
+from ..testing.requests import create_topic, fetch, list_offsets, produce, result
+from .brokers import ONE_TURN_BYTES, broker, processor_seconds, sets
+from .figure import Figure, median_ratio, rate_beside
+from .raw_client import RawClient, RefusedRequest, check_end, encoded
+from .requests import Filling
+from .windows import in_order, jitter_and_ahead
 
 _MESSAGES: Final = 5_000_000
 _A_SET: Final = 490

@@ -10,13 +10,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from ...protocol.api.cluster.describe_replicas import (
+from ..protocol.api.cluster.describe_replicas import (
     DescribeReplicasRequest,
     DescribeReplicasResponse,
 )
-from ...testing.program import WITH_HTTP, ServerProcess, serving
-from ...testing.requests import create_topic, produce
-from ..brokers import (
+from ..testing.program import WITH_HTTP, ServerProcess, serving
+from ..testing.requests import create_topic, produce
+from .brokers import (
     ONE_TURN_BYTES,
     RETENTION_LIMIT,
     broker,
@@ -25,9 +25,9 @@ from ..brokers import (
     processor_seconds,
     sets,
 )
-from ..figure import Figure, median_ratio, rates, times_in_turns
-from ..least import leading
-from ..raw_client import RawClient, RefusedRequest, check_end, encoded
+from .figure import Figure, median_ratio, rates, times_in_turns
+from .least import leading
+from .raw_client import RawClient, RefusedRequest, check_end, encoded
 
 _PARTITIONS: Final = 3_500
 _IDLE_SECONDS: Final = 20.0

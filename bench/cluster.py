@@ -1,31 +1,52 @@
 """`python -m horolog.bench.cluster [NAME...]`: measures a leader and its follower.
 
-Prints a table and writes `build/bench-cluster.json`, in the form of `build/bench.json`. Figures
-beside Apache Kafka need Java and Maven. Without them these figures are left out, with a message.
+Prints a table and writes `build/bench-cluster.json`, in the form of `build/bench.json`. The speed
+at which a new follower copies stands beside a process that writes bytes from a socket to a file.
+Figures beside Apache Kafka need Java and Maven. Without them these figures are left out, with a
+message.
 """
 
 import json
+import os
+import random
+import shutil
+import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from ...protocol.api.kafka import frames as kafka
-from ...protocol.api.topics.metadata import MetadataRequest, MetadataTopic
-from ...protocol.records.kernel import FORM
-from ...testing.requests import create_topic
-from ..apache_kafka import MEASURED_JVM, ApacheKafka, Unavailable, apache_kafka
-from ..brokers import ONE_TURN_BYTES, batch
-from ..figure import Figure, median_ratio, rates, times_in_turns
-from ..kafka_sides import KAFKA, KAFKA_SETTINGS, WRITTEN, Side, bounded
-from ..raw_client import RawClient, RefusedRequest
-from .copying import copying
-from .producing import idle, least, members, producing
+from ..protocol.api.kafka import frames as kafka
+from ..protocol.api.topics.metadata import MetadataRequest, MetadataTopic
+from ..protocol.records.batch import build_batch
+from ..protocol.records.kernel import FORM
+from ..protocol.records.layout import Codec
+from ..protocol.records.messages.sets import NewRecord, build_set
+from ..testing.program import ServerProcess
+from ..testing.requests import create_topic, produce
+from .apache_kafka import MEASURED_JVM, ApacheKafka, Unavailable, apache_kafka
+from .brokers import MIB, ONE_TURN_BYTES, batch, sets
+from .cluster_producing import Members, idle, least, members, producing
+from .figure import Figure, median_ratio, rates, times_in_turns
+from .kafka_sides import KAFKA, KAFKA_SETTINGS, WRITTEN, Side, bounded
+from .raw_client import RawClient, RefusedRequest, check_end, encoded
+from .socket_to_file import writing
+
+_COPY_ROUNDS: Final = 3
+_SLICES: Final = 8
+_SLICE_BYTES: Final = 48 * MIB
+_SET_BYTES: Final = 64 << 10
+_GROWTH_LOOK_SECONDS: Final = 0.001
+_COPY_SECONDS: Final = 300
+
+COMPRESSED_MESSAGES: Final = 1_000
+"""Messages of 100 bytes in a compressed set. Half of each is random, so that compression halves the
+set."""
 
 _IN_FLIGHT: Final = 8
 _ROUNDS: Final = 5
@@ -37,6 +58,138 @@ _LED_SECONDS: Final = 30
 _LOOK_SECONDS: Final = 0.05
 
 RESULTS: Final = Path("build") / "bench-cluster.json"
+
+
+def _compressed(build: Callable[..., bytes | bytearray], codec: Codec) -> tuple[bytes, int]:
+    made = random.Random(0)
+    now_ms = int(time.time() * 1000)
+    records = [
+        NewRecord(made.randbytes(50) + b"v" * 50, timestamp_ms=now_ms)
+        for _ in range(COMPRESSED_MESSAGES)
+    ]
+    return bytes(build(records, codec=codec)), COMPRESSED_MESSAGES
+
+
+KINDS: Final[dict[str, Callable[[], tuple[bytes, int]]]] = {
+    "copy_100B": lambda: sets(100, _SET_BYTES),
+    "copy_1KiB": lambda: sets(1024, _SET_BYTES),
+    "copy_100B_v2": lambda: batch(100, _SET_BYTES),
+    "copy_1KiB_v2": lambda: batch(1024, _SET_BYTES),
+    "copy_100B_gzip": lambda: _compressed(build_set, Codec.GZIP),
+    "copy_100B_v2_lz4": lambda: _compressed(build_batch, Codec.LZ4),
+}
+"""The kinds of logs: name -> a set, and its number of messages."""
+
+
+def copying(
+    kinds: Sequence[str] = tuple(KINDS),
+    *,
+    rounds: int = _COPY_ROUNDS,
+    slices: int = _SLICES,
+    slice_bytes: int = _SLICE_BYTES,
+) -> Iterator[Figure]:
+    """Yield bytes a second of a new follower, and of files of the same sets that a process writes
+    from a socket.
+
+    The two grow in turns, slice by slice, so that both use the same memory and disk. While the
+    process writes, leader and follower do nothing.
+    """
+    all_received: list[float] = []
+    for name in kinds:
+        data, count = KINDS[name]()
+        times = max(slice_bytes // len(data), 1)
+        found = [_copy(data, count, times, slices) for _ in range(rounds)]
+        copied, received = zip(*found, strict=True)
+        all_received += received
+        ratio = median_ratio(copied, received)
+        yield Figure(name, median(copied), "bytes/s", "socket_to_file", ratio)
+    if all_received:
+        yield Figure("socket_to_file", median(all_received), "bytes/s")
+
+
+def _copy(data: bytes, count: int, times: int, slices: int) -> tuple[float, float]:
+    """Return bytes a second of a follower that copies `slices` slices, and of a file through a
+    socket."""
+    with members() as brokers:
+        leader = brokers.leader
+        leader.client.call(create_topic("bench", retention_ms=-1))
+        request = encoded(produce("bench", data, acks=1))
+        leader.client.pipeline(request, 1, times * slices, _IN_FLIGHT)
+        check_end(leader.client, "bench", times * slices * count)
+        size_bytes = _size(leader.server)
+        written = leader.server.data_dir.parent / "written"
+        with writing(written, data, times) as send:
+            copied = _follow(brokers, size_bytes, slices, lambda: send(_IN_FLIGHT))
+        brokers.wait_in_sync(2)
+        rates = copied[0] / copied[1], written.stat().st_size / copied[2]
+        for folder in (leader.server.data_dir, written):
+            _remove(folder)
+        return rates
+
+
+def _follow(
+    brokers: Members, size_bytes: int, slices: int, other: Callable[[], object]
+) -> tuple[int, float, float]:
+    """Return the bytes that a new follower copied, its seconds, and those of `other`, which runs
+    once for each slice of the log."""
+    follower = brokers.follower()
+    log = follower.server.data_dir / "bench-0"
+    ended = time.perf_counter() + _COPY_SECONDS
+
+    def wait_for(bytes_wanted: int) -> int:
+        while (size := _size_of(log)) < bytes_wanted:
+            if time.perf_counter() > ended:
+                raise RuntimeError(f"a follower has {size} of {size_bytes} bytes")
+            time.sleep(_GROWTH_LOOK_SECONDS)
+        return size
+
+    began_at = size = wait_for(1)
+    began = time.perf_counter()
+    copying_s = other_s = 0.0
+    for number in range(1, slices + 1):
+        size = wait_for(max(size_bytes * number // slices, size))
+        copying_s += time.perf_counter() - began
+        with _standing_still(brokers.leader.server, follower.server):
+            began = time.perf_counter()
+            other()
+            other_s += time.perf_counter() - began
+        began = time.perf_counter()
+    if size == began_at:
+        raise RefusedRequest(f"{size_bytes} bytes are copied before the first look; measure more")
+    return size - began_at, copying_s, other_s
+
+
+@contextmanager
+def _standing_still(*servers: ServerProcess) -> Iterator[None]:
+    for server in servers:
+        server.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for server in reversed(servers):
+            server.process.send_signal(signal.SIGCONT)
+
+
+def _size(server: ServerProcess) -> int:
+    return _size_of(server.data_dir / "bench-0")
+
+
+def _size_of(folder: Path) -> int:
+    """Return the bytes of all log files in a folder."""
+    total = 0
+    with suppress(FileNotFoundError):
+        for entry in os.scandir(folder):
+            if entry.name.endswith(".log"):
+                total += entry.stat().st_size
+    return total
+
+
+def _remove(path: Path) -> None:
+    """Remove the files before the next round, to free their memory."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink()
 
 
 @dataclass(slots=True)

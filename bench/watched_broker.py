@@ -1,4 +1,4 @@
-"""A broker that measures its turns: `python -m horolog.bench.event_loop.watched_broker
+"""A broker that measures its turns: `python -m horolog.bench.watched_broker
 [NAME=VALUE...]`.
 
 The arguments are its settings. For each line on standard input it prints the longest turn since the
@@ -23,11 +23,11 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Final, NamedTuple
 
-from ...config.broker import load
-from ...server.main import serve
-from ...server.network.ports import Addresses
-from ...testing.program import READY
-from ..brokers import kernel_choice
+from ..config.broker import load
+from ..server.main import serve
+from ..server.network.ports import Addresses
+from ..testing.program import READY
+from .brokers import kernel_choice
 
 TICK_SECONDS: Final = 0.001
 Clock = Callable[[], float]

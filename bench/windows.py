@@ -9,10 +9,13 @@ the window, with the map and with a full scan; and the speed of making the map f
 result of the map is compared with the times of all messages. A missing block ends the run.
 
 Then it measures how long it takes to find the one segment of 10,000 that can have a message of a
-window. As figures of `make bench`, it also reads an hour out of a day of messages that arrived
-late, early and far ahead of their time.
+window.
+
+As figures of `make bench`, it reads an hour out of a day of messages that arrived late, early and
+far ahead of their time, and measures the cost of the time map as a share of a produce request.
 """
 
+import math
 import random
 import time
 from array import array
@@ -25,20 +28,34 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from ...protocol.api.log.count_by_time import CountByTimeRequest
-from ...protocol.api.log.fetch import FetchPartition, FetchRequest, FetchTopic
-from ...protocol.records.columns import read_columns
-from ...protocol.records.kernel import time_map_runs
-from ...protocol.records.kernel.reference.times import time_map_blocks
-from ...protocol.records.messages.sets import NewRecord, build_set
-from ...storage.log.log import Log
-from ...storage.read import reader, windows
-from ...storage.read.windows import ReadWindow
-from ...testing.logs import LogFolder, timed_set
-from ...testing.requests import create_topic, produce, result
-from ..brokers import broker
-from ..figure import Figure
-from ..raw_client import RawClient, RefusedRequest, check_end, encoded
+from ..protocol.api.log.count_by_time import CountByTimeRequest
+from ..protocol.api.log.fetch import FetchPartition, FetchRequest, FetchTopic
+from ..protocol.records.columns import read_columns
+from ..protocol.records.kernel import UnchangedSets, take_unchanged, time_map_runs
+from ..protocol.records.kernel.reference.times import time_map_blocks
+from ..protocol.records.layout import NO_TIMESTAMP
+from ..protocol.records.messages.sets import NewRecord, build_set
+from ..storage.index.time_map import BLOCK_BYTES, CLOSE_MS
+from ..storage.log.log import Log
+from ..storage.read import reader, windows
+from ..storage.read.windows import ReadWindow
+from ..testing.logs import LogFolder, timed_set
+from ..testing.requests import create_topic, produce, result
+from ..times import INT64_MAX
+from .brokers import broker
+from .figure import Figure
+from .raw_client import RawClient, RefusedRequest, check_end, encoded
+from .requests import produce_rate
+
+_SET_BYTES: Final = 64 << 10
+_IN_A_SET: Final = 490
+"""Number of messages of 100 bytes in a set of 64 KiB."""
+_COST_ROUNDS: Final = 11
+_SETS: Final = 256
+"""Number of sets added for one figure. One is not enough, because not every set ends a block of the
+map."""
+_NAMES: Final = {"time_map_cost": 0, "time_map_cost_jitter": 600_000}
+"""Figure -> by how many milliseconds a message may be early or late."""
 
 _MESSAGES: Final = 5_000_000
 
@@ -60,6 +77,118 @@ _MINUTE_MS: Final = 60_000
 _DAY_MS: Final = 86_400_000
 _YEAR_MS: Final = 365 * _DAY_MS
 Times = Iterator[int]
+
+
+def time_map_cost(*, rounds: int = _COST_ROUNDS) -> Iterator[Figure]:
+    """Yield the cost of the time map of a segment, as a share of the time that a set of 64 KiB
+    takes: for sets whose times span half a second, and for sets with times up to ten minutes early
+    or late.
+
+    The cost is the extra time of an admission that notes times for the map, and the time to add
+    them to the map, both measured in this process. The figure uses the shortest of all walks over a
+    set, and the median of all additions.
+    """
+    with TemporaryDirectory(prefix="horolog-bench-") as folder:
+        costs = {
+            name: _Cost(Path(folder) / name / "t-0", jitter_ms)
+            for name, jitter_ms in _NAMES.items()
+        }
+        for _ in range(rounds):
+            for cost in costs.values():
+                cost.measure()
+        for cost in costs.values():
+            cost.end()
+    (produced,) = produce_rate("produce_100B_64KiB", 100, _SET_BYTES)
+    set_seconds = _IN_A_SET / produced.value
+    for name, cost in costs.items():
+        yield Figure(name, cost.seconds / set_seconds, "share", "produce_100B_64KiB")
+
+
+class _Cost:
+    """Measures the cost of one kind of sets."""
+
+    def __init__(self, folder: Path, jitter_ms: int) -> None:
+        self._logs = LogFolder(folder)
+        self._time_map = self._logs.open(retention_ms=-1).segments[0].time_map
+        self._sets = _sets(jitter_ms)
+        self._position = self._next_offset = 0
+        self._admitted, self._noted = ([math.inf] * _SETS for _ in range(2))
+        """Shortest time for each set: of an admission without the map, and of one with it."""
+        self._added = list[float](), list[float]()
+        """Times of adding a set to the map: of additions without a new block, and of additions with
+        one."""
+        self._time_map.begin()
+
+    @property
+    def seconds(self) -> float:
+        """Return the mean cost of a set."""
+        added = sum(median(some) * len(some) for some in self._added if some)
+        sets = sum(map(len, self._added))
+        return (sum(self._noted) - sum(self._admitted)) / _SETS + added / sets
+
+    def measure(self) -> None:
+        """Add all sets once more."""
+        time_map = self._time_map
+        for number, data in enumerate(self._sets):
+            _admit(data, self._next_offset, 0, 0)  # The others find it in the processor's cache.
+            began = time.perf_counter()
+            _admit(data, self._next_offset, 0, 0)
+            plain = time.perf_counter()
+            found = _admit(data, self._next_offset, BLOCK_BYTES, time_map.since_bytes)
+            noted = time.perf_counter()
+            self._next_offset += _IN_A_SET
+            mapped_bytes = time_map.log_bytes
+            adds = time.perf_counter()
+            time_map.add(self._position, data, self._next_offset, found.spans)
+            added = time.perf_counter() - adds
+            self._added[time_map.log_bytes > mapped_bytes].append(added)
+            self._admitted[number] = min(self._admitted[number], plain - began)
+            self._noted[number] = min(self._noted[number], noted - plain)
+            self._position += len(data)
+
+    def end(self) -> None:
+        """Check that the map exists, and close its log."""
+        if not self._time_map.makes or self._time_map.size_bytes <= 0:
+            raise RefusedRequest("the time map was not kept")
+        self._logs.let_go()
+
+
+def _sets(jitter_ms: int) -> list[bytearray]:
+    rng = random.Random(1)
+    now_ms = int(time.time() * 1000)
+    times = [now_ms + number + rng.randint(-jitter_ms, jitter_ms) for number in range(_IN_A_SET)]
+    records = [NewRecord(b"v" * 100, timestamp_ms=at_ms) for at_ms in times]
+    return [bytearray(build_set(records)) for _ in range(_SETS)]
+
+
+def _admit(
+    data: bytearray, base_offset: int, block_bytes: int, block_since_bytes: int
+) -> UnchangedSets:
+    """Admit a set as a broker does; with `block_bytes`, note times for the map."""
+    found = take_unchanged(
+        [data],
+        base_offset=base_offset,
+        now_ms=0,
+        magics=0b111,
+        append_time_ms=NO_TIMESTAMP,
+        lowest_ms=0,
+        highest_ms=INT64_MAX,
+        entry_max_bytes=_SET_BYTES,
+        room_bytes=len(data),
+        marks_max=100,
+        interval_bytes=4096,
+        since_bytes=0,
+        largest_ms=NO_TIMESTAMP,
+        magic=1,
+        segment_offset=0,
+        segment_position=0,
+        close_ms=CLOSE_MS,
+        block_bytes=block_bytes,
+        block_since_bytes=block_since_bytes,
+    )
+    if found is None:
+        raise RefusedRequest("a set was not as most are")
+    return found
 
 
 class FirstLooks(NamedTuple):
@@ -198,7 +327,7 @@ class ShapeRow:
 
 
 def main() -> None:
-    """Measure, and print a table."""
+    """Measure, print a table, and print how long searches in many segments take."""
     print(
         "| shape | map / log | read / blocks with an answer | first message | full scan | making |"
     )
@@ -207,6 +336,12 @@ def main() -> None:
         with TemporaryDirectory(prefix="horolog-bench-") as folder:
             row = measured(shape, list(times(MESSAGES, random.Random(1))), Path(folder) / "t-0")
         print(row.text, flush=True)
+    looks = first_looks()
+    print(
+        f"\n{SEGMENTS:,} segments: {looks.at_first * 1e3:.1f} ms at first, then "
+        f"{looks.after_roll * 1e6:.0f} us after a roll and {looks.after_removal * 1e6:.0f} us "
+        "after a removal"
+    )
 
 
 def measured(shape: str, times: Sequence[int], path: Path) -> ShapeRow:
@@ -388,3 +523,7 @@ def _count(client: RawClient, from_ms: int, times: "array[int]", rounds: int) ->
         if counts != [expected[minute] for minute in range(24 * 60)]:
             raise RefusedRequest("the counts are wrong")
     return median(seconds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,8 +1,12 @@
-"""describe-producers: the idempotent producers of partitions.
+"""init-producer-id and describe-producers: an id for an idempotent producer, and the idempotent
+producers of partitions.
 
+init-producer-id (key 22): versions 0 to 1, native 0 to 1 (KIP-98)
+     1  the response comes before the client is throttled (KIP-219)
 describe-producers (key 61): versions 0 (KIP-664)
 
-Left out: transactions, so that there is no current transaction of a producer.
+Left out: transactional ids, which are refused by name, the epochs of KIP-360, and transactions, so
+that there is no current transaction of a producer.
 """
 
 from ...protocol.api.log.describe_producers import (
@@ -13,6 +17,12 @@ from ...protocol.api.log.describe_producers import (
     DescribeProducersTopicResult,
     ProducerState,
 )
+from ...protocol.api.log.init_producer_id import (
+    INIT_PRODUCER_ID,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from ...protocol.errors import UnsupportedVersion
 from ...protocol.limits import MAX_LISTED_PRODUCERS
 from ...storage.producers.producer_states import KnownProducer
 from ..requests import Call, PendingAnswer
@@ -21,9 +31,27 @@ from .registration import handles
 from .repeats import refusing_repeats
 
 
+@handles(INIT_PRODUCER_ID)
+def handle(services: Services, request: InitProducerIdRequest, call: Call) -> PendingAnswer:
+    if request.transactional_id is not None:
+        raise UnsupportedVersion(
+            f"transactional.id is {request.transactional_id[:100]!r}; there are no transactions in "
+            "Horolog: leave it out (enable.idempotence alone is served)"
+        )
+    # Now and then an id takes a write to the disk. Always the same thread: ids are given in turn.
+    ready = services.work.in_producer_ids_thread(services.directory.producer_ids.next)
+
+    def answer() -> InitProducerIdResponse:
+        return InitProducerIdResponse(producer_id=ready.result(), producer_epoch=0)
+
+    return PendingAnswer(ready, answer)
+
+
 @handles(DESCRIBE_PRODUCERS)
 @refusing_repeats(DESCRIBE_PRODUCERS)
-def handle(services: Services, request: DescribeProducersRequest, call: Call) -> PendingAnswer:
+def describe_producers(
+    services: Services, request: DescribeProducersRequest, call: Call
+) -> PendingAnswer:
     task = services.work.start(_describe(services, request))
     return PendingAnswer(task, task.result)
 
