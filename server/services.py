@@ -13,6 +13,7 @@ from ..storage.events import Observer
 from ..storage.files import Files
 from ..storage.log.flush import GroupCommit
 from ..values import value_class
+from .completeness import Completeness
 from .conversions import Conversions
 from .deferrals import Deferrals
 from .groups.factory import set_up_groups
@@ -82,6 +83,7 @@ def make_services(inputs: ServiceInputs, cleanups: AsyncExitStack) -> tuple[Serv
         directory=directory,
         logs=logs,
         metadata=metadata,
+        completeness=Completeness(directory, metadata),
         creations=Creations(directory, settings, metadata, security.audit),
         lags=Lags(logs, directory.committed, work, clock, groups.assignments),
         groups=groups,
