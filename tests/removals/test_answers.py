@@ -4,6 +4,7 @@ and what went. Windows, counts and searches of the client, the commands, tables 
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.request import urlopen
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 import horolog
 from horolog import blocking
+from horolog.client.results import FindResult
 from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult
 from horolog.tests.in_process import run_in_process
@@ -104,7 +106,7 @@ def test_answers_say_what_a_plain_list_says(
     before = asked(server)
     with blocking.Consumer(server.address) as consumer:
         window = consumer.window(topic, T0 + start, None)
-        kept = [time - T0 for _, _, _, time, *_ in window]
+        kept = [(record.timestamp_ms or 0) - T0 for record in window]
     assert sorted(kept) == sorted(time for times, n in logs for time in times[n:] if time >= start)
     assert window.complete_from_ms == complete_from_ms
     assert {each.partition for each in window.removed} == missed
@@ -116,11 +118,15 @@ def test_answers_say_what_a_plain_list_says(
 
     for partition, (times, n) in enumerate(logs):
         found = with_admin(
-            server, lambda admin, p=partition: admin.find_offset(topic, p, timestamp_ms=T0 + start)
+            server, partial(_find, topic=topic, partition=partition, at_ms=T0 + start)
         )
         own = T0 + max(times[:n]) + 1 if n else 0
         assert found.complete_from_ms == own
         assert {each.partition for each in found.removed} == missed & {partition}
+
+
+async def _find(admin: horolog.Admin, *, topic: str, partition: int, at_ms: int) -> FindResult:
+    return await admin.find_offset(topic, partition, timestamp_ms=at_ms)
 
 
 async def _topics(broker: Any) -> int:
