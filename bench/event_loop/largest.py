@@ -14,6 +14,7 @@ from ...protocol.api.groups.offset_fetch import OFFSET_FETCH
 from ...protocol.api.groups.sync_group import SYNC_GROUP
 from ...protocol.api.log.count_by_time import COUNT_BY_TIME
 from ...protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS
+from ...protocol.api.log.describe_removals import DESCRIBE_REMOVALS, DescribeRemovalsRequest
 from ...protocol.api.log.fetch import FETCH
 from ...protocol.api.log.produce import PRODUCE
 from ...protocol.api.registry import APIS
@@ -392,6 +393,11 @@ _SPECIAL: Final[Mapping[int, Mapping[str, Callable[[Size], Any]]]] = {
     DESCRIBE_CLIENT_QUOTAS.key: {"all of them": _of(DESCRIBE_CLIENT_QUOTAS, components=[])},
     DESCRIBE_USER_SCRAM_CREDENTIALS.key: {
         "all of them": _of(DESCRIBE_USER_SCRAM_CREDENTIALS, users=None)
+    },
+    DESCRIBE_REMOVALS.key: {
+        "all that left a topic, and all its partitions": lambda size: DescribeRemovalsRequest(
+            topic=WIDE, partitions=list(range(min(size.partitions, size.values // 2)))
+        )
     },
     COUNT_BY_TIME.key: {
         "as many intervals as there may be": lambda size: replaced(

@@ -278,3 +278,41 @@ def test_what_is_not_known_is_said(server: BrokerThread) -> None:
     last = run(server, "consume", "adopted", "--from", AT, "--stats").err.splitlines()[-1]
     assert json.loads(last)["complete_from_ms"] is None
     assert asked(server) == before
+
+
+def test_the_largest_time_counts_not_the_last(server: BrokerThread) -> None:
+    """Removals by different rules, so that they stay two entries; the first has the later times."""
+    store(server, "disordered", [[T0 + 5000, T0, T0 + 9000]], [1])
+
+    async def trim_as_somebody_else(broker: Any) -> None:
+        first = broker.services.metadata.removals("disordered")[0]
+        log = broker.directory.log("disordered", 0)
+        other = first._replace(rule="User:b", first_offset=1, end_offset=2, largest_timestamp_ms=T0)
+        await broker.services.metadata.record_removed([other])
+        log.expiry.trim(2)
+
+    server.in_loop(trim_as_somebody_else)
+    found = with_admin(server, partial(_find, topic="disordered", partition=0, at_ms=T0 + 1))
+    assert found.complete_from_ms == T0 + 5001
+    assert [each.end_offset for each in found.removed] == [1]
+
+
+def test_a_trim_says_which_earlier_messages_stay(server: BrokerThread) -> None:
+    times = [T0 + 9000, T0, T0 + 1000, T0 + 9500]
+    store(server, "late", [times, [T0, T0 + 9000]], [])
+    trim = ("topic", "trim", "late", "--before", str(T0 + 5000), "--yes")
+    told = run(server, *trim)
+    assert [line.split()[:3] for line in told.out.splitlines()[1:]] == [
+        ["0", "0", "0"],
+        ["1", "1", "1"],
+    ]
+    (kept,) = told.err.splitlines()
+    assert kept == (
+        "horolog: late-0: 2 messages of earlier times stay behind offset 0: a log is trimmed from "
+        "its start, and that message, of 2016-11-14T17:24:41.000Z, is to be kept"
+    )
+    again = run(server, *trim, "--json")
+    assert again.err.splitlines() == [kept]
+    assert all("kept" not in line for line in again.objects)
+    in_order = run(server, *trim, "--partition", "1")
+    assert in_order.err == ""
