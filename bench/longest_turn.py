@@ -24,6 +24,7 @@ from ..protocol.api.groups.sync_group import SYNC_GROUP
 from ..protocol.api.kafka import frames as kafka
 from ..protocol.api.log.count_by_time import COUNT_BY_TIME
 from ..protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS
+from ..protocol.api.log.describe_removals import DESCRIBE_REMOVALS, DescribeRemovalsRequest
 from ..protocol.api.log.fetch import FETCH
 from ..protocol.api.log.produce import PRODUCE
 from ..protocol.api.native import frames as native
@@ -54,8 +55,11 @@ from ..protocol.records.kernel import FORM
 from ..server.quotas.rules import Entity, Quota, QuotaChange, Quotas
 from ..server.security.acl_store import Acls
 from ..server.security.acls import Acl
+from ..storage.directory.journal import MAX_TOPIC_REMOVALS, Cause, Removal
+from ..storage.directory.truncations import Truncations
 from ..storage.files import SystemFiles
 from ..storage.metadata.local_metadata import offline_metadata
+from ..testing.files import QuickFiles
 from ..testing.logs import RecordedEvents
 from ..testing.requests import create_topic, message_set, produce_to
 from .brokers import MIB, batch, data_folder, sets
@@ -421,6 +425,11 @@ _SPECIAL: Final[Mapping[int, Mapping[str, Callable[[Size], Any]]]] = {
     DESCRIBE_USER_SCRAM_CREDENTIALS.key: {
         "all of them": _of(DESCRIBE_USER_SCRAM_CREDENTIALS, users=None)
     },
+    DESCRIBE_REMOVALS.key: {
+        "all that left a topic, and all its partitions": lambda size: DescribeRemovalsRequest(
+            topic=WIDE, partitions=list(range(min(size.partitions, size.values // 2)))
+        )
+    },
     COUNT_BY_TIME.key: {
         "as many intervals as there may be": lambda size: replaced(
             _of(COUNT_BY_TIME)(size), from_ms=0, until_ms=size.values, every_ms=1
@@ -452,6 +461,7 @@ def longest_turn(size: Size = LARGEST, *, rounds: int = _ROUNDS) -> Iterator[Bou
     with data_folder() as data:
         data.mkdir()
         _add_rules(data, size)
+        _add_removals(data, min(size.rules, MAX_TOPIC_REMOVALS))
         # What is there when a broker starts is not looked through for garbage.
         with watched_broker(data) as broker:
             _fill(broker, size)
@@ -562,3 +572,17 @@ def _add_rules(data: Path, size: Size) -> None:
     with offline_metadata(files, data, RecordedEvents(), advice="stop it") as metadata:
         metadata.change_access(lambda: Acls({}).plan_adding(rules))
         metadata.change_access(lambda: Quotas({}).planned(changes))
+
+
+def _add_removals(data: Path, number: int) -> None:
+    """Fill the journal of the topic `WIDE`, and the file of truncations."""
+    removals = [
+        Removal(Cause.TRIM, PRINCIPAL.format(at), WIDE, "0" * 22, at, *(0, 1, 1, 1, 1, 1, 1))
+        for at in range(number)
+    ]
+    files = QuickFiles()
+    with offline_metadata(files, data, RecordedEvents(), advice="stop it") as metadata:
+        metadata.record([MessagesRemoved(removals)])
+    truncations = Truncations(data, files)
+    for each in removals:
+        truncations.add(each._replace(cause=str(Cause.TRUNCATION)))

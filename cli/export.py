@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
@@ -10,18 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from msgspec import json
 
 from ..client.administer.admin import Admin
 from ..client.administer.counting import intervals_of
 from ..client.cluster.servers import Servers
-from ..client.consume.tables import read_window
+from ..client.consume.tables import COMPLETE_FROM_KEY, REMOVED_KEY, read_window
 from ..client.consume.time_bounds import APPEND, CREATE, TimeBounds, WindowBy
 from ..clock import SystemClock
+from ..protocol.api.log.describe_removals import DescribedRemoval
 from ..protocol.window_topics import WindowName, parse_window_name
 from ..times import TimeError, format_time, parse_length
 from ..values import value_class
 from .consume.reading import WindowedBy, window_of
 from .errors import CommandFailed, WrongUsage, note
+from .gone import Incompleteness, incompleteness, joined_by_topic
 from .options import (
     DEFAULT_SERVER,
     AnyUnit,
@@ -132,11 +135,14 @@ def export(
         check_units=False,
     )
     written = messages = 0
+    missing: list[Incompleteness] = []
     for file in files:
-        count = _export(file, read, skip_empty=every is not None)
+        count = _export(file, read, missing, skip_empty=every is not None)
         if count is not None:
             emit([_line(file, count, as_json)])
             written, messages = written + 1, messages + count
+    for part in joined_by_topic(missing):
+        part.tell()
     if every is not None:
         note(f"{messages:,} {plural(messages, 'message')} in {written:,} {plural(written, 'file')}")
 
@@ -205,9 +211,14 @@ def _check_target(to: Path, new: list[ExportedFile]) -> None:
 
 
 def _export(
-    file: ExportedFile, read: "partial[pa.RecordBatchReader]", *, skip_empty: bool
+    file: ExportedFile,
+    read: "partial[pa.RecordBatchReader]",
+    missing: list[Incompleteness],
+    *,
+    skip_empty: bool,
 ) -> int | None:
-    """Write a file; return the number of messages, or None if there are none and no file."""
+    """Write a file; return the number of messages, or None if there are none and no file. What the
+    window may miss is added to `missing`."""
     window = file.window
     try:
         reader = read(window.from_ms, window.until_ms, by=window.by)
@@ -217,6 +228,8 @@ def _export(
             f"({error.__cause__})"
         ) from None
     from pyarrow.parquet import ParquetWriter
+
+    missing += _missing(read.args[0], read.args[1], window, reader.schema.metadata or {})
 
     part = file.path.with_name(f".{file.path.name}.part")
     count = 0
@@ -238,6 +251,20 @@ def _export(
     finally:
         part.unlink(missing_ok=True)
     return count
+
+
+def _missing(
+    server: Servers, topic: str, window: TimeBounds, metadata: Mapping[bytes, bytes]
+) -> list[Incompleteness]:
+    """Return what a window may miss, by the metadata of its schema."""
+    complete_from_ms = metadata.get(COMPLETE_FROM_KEY)
+    removed = json.decode(metadata.get(REMOVED_KEY, b"[]"), type=tuple[DescribedRemoval, ...])
+    return incompleteness(
+        server,
+        *(topic, window.from_ms),
+        None if complete_from_ms is None else int(complete_from_ms),
+        removed,
+    )
 
 
 @contextmanager

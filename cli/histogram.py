@@ -19,6 +19,7 @@ from ..times import EPOCH, INT64_MAX, TimeError, parse_length
 from ..values import value_class
 from .consume.reading import WindowedBy
 from .errors import CommandFailed, WrongUsage, is_terminal, note
+from .gone import incompleteness
 from .options import (
     DEFAULT_SERVER,
     AnyUnit,
@@ -102,9 +103,13 @@ def histogram(
     found = asyncio.run(counting.count(first, end, _every(every)))
     if as_json:
         emit(_as_json(interval) for interval in found.intervals)
-        return
-    emit(bars(found))
-    note(_summary(found))
+    else:
+        emit(bars(found))
+    from_ms = found.intervals[0].from_ms if found.intervals else None
+    for part in incompleteness(server, topic, from_ms, found.complete_from_ms, found.removed):
+        part.tell()
+    if not as_json:
+        note(_summary(found))
 
 
 def _check_time(option: str, position: Position | None) -> None:
@@ -213,6 +218,7 @@ def joined(head: TimeCounts, rest: TimeCounts) -> TimeCounts:
         first_ms=min(firsts, default=None),
         last_ms=max(lasts, default=None),
         read_bytes=head.read_bytes + rest.read_bytes,
+        removed=head.removed,
     )
 
 

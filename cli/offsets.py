@@ -17,6 +17,7 @@ from ..protocol.api.log.list_offsets import EARLIEST, LARGEST, LATEST
 from ..times import TimeError
 from .broker_requests import partitions_of
 from .errors import WrongUsage
+from .gone import Incompleteness, incompleteness, joined_by_topic
 from .options import (
     DEFAULT_SERVER,
     AnyUnit,
@@ -51,6 +52,8 @@ class OffsetAnswer:
     timestamp_ms: int | None
     why: str
     """Text that says why there is no offset."""
+    missing: Sequence[Incompleteness] = ()
+    """What the search may miss."""
 
 
 def offsets(
@@ -91,9 +94,11 @@ def offsets(
     answers = asyncio.run(_ask(server, read_from, topic, partition, targets, by))
     if as_json:
         emit(_as_json(answer) for answer in answers)
-        return
-    rows = [_as_row(answer) for answer in answers]
-    emit(table(("partition", "at", "offset", "time"), rows, right=("partition", "offset")))
+    else:
+        rows = [_as_row(answer) for answer in answers]
+        emit(table(("partition", "at", "offset", "time"), rows, right=("partition", "offset")))
+    for part in joined_by_topic(part for answer in answers for part in answer.missing):
+        part.tell()
 
 
 def _target(text: str, now_ms: int, any_unit: bool) -> int:
@@ -117,12 +122,13 @@ async def _ask(
         return [
             answer
             for number in await partitions_of(admin, topic, partition)
-            async for answer in _partition_answers(admin, topic, number, targets, by)
+            async for answer in _partition_answers(admin, server, topic, number, targets, by)
         ]
 
 
 async def _partition_answers(
     admin: Admin,
+    server: Servers,
     topic: str,
     partition: int,
     targets: Sequence[tuple[str, int]],
@@ -136,14 +142,16 @@ async def _partition_answers(
             (found,) = await admin.list_offsets(topic, partition, [target])
             yield OffsetAnswer(partition, text, found.offset, found.timestamp_ms, no_time)
             continue
-        match await admin.find_offset(topic, partition, timestamp_ms=target, by=by.value):
+        result = await admin.find_offset(topic, partition, timestamp_ms=target, by=by.value)
+        missing = incompleteness(server, topic, target, result.complete_from_ms, result.removed)
+        match result:
             case Found(offset, timestamp_ms):
-                yield OffsetAnswer(partition, text, offset, timestamp_ms, "")
+                yield OffsetAnswer(partition, text, offset, timestamp_ms, "", missing)
             case AfterEnd(end_offset):
                 why = f"no message is as late as that (the next offset is {end_offset})"
-                yield OffsetAnswer(partition, text, None, None, why)
+                yield OffsetAnswer(partition, text, None, None, why, missing)
             case NoTimestamps():
-                yield OffsetAnswer(partition, text, None, None, no_time)
+                yield OffsetAnswer(partition, text, None, None, no_time, missing)
 
 
 def _as_json(answer: OffsetAnswer) -> str:

@@ -118,6 +118,8 @@ async def _record(
             write(map(lines.line, batch))
     found = source.window
     assert found is not None
+    for part in source.missing:
+        part.tell()
     note(
         f"{found.messages:,} {plural(found.messages, 'message')} in the window; "
         f"{shown_size(found.read_bytes)} of the log read, "

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, ExitStack
 from typing import Final
 
 from ...client.administer.admin import Admin
+from ...client.administer.gone import complete_from
 from ...client.consume.consumer import Consumer
 from ...client.consume.time_bounds import APPEND, CREATE, TimeBounds, WindowBy
 from ...client.results import ConsumerRecord
@@ -14,6 +15,7 @@ from ...clock import Clock
 from ...protocol.window_topics import parse_window_name
 from ...values import value_class
 from ..errors import WrongUsage, note, print_error
+from ..gone import Incompleteness, joined_by_topic, removal_as_object
 from ..options import Position
 from ..output import json_line, plural, shown_size
 from .formats import LineFormat
@@ -33,6 +35,9 @@ from .sinks import CopyTarget, MessagePrinter, MessageSink, ReplayPace, TopicCop
 
 WINDOWS_MAX: Final = 100
 """Windows that are followed together; each has a connection of its own."""
+
+_REMOVALS_MAX: Final = 100
+"""Most removals in the object of `--stats`, the last ones."""
 
 
 @value_class
@@ -70,6 +75,7 @@ class Consumption:
         self._pace = None if options.speed is None else ReplayPace(options.speed, clock)
         self._by = options.by
         self._windows: list[WindowSource] = []
+        self._sources: Sequence[WindowSource | RangeSource] = ()
         self._given_out = 0
         self._settled: SettledMessages | None = None
 
@@ -80,7 +86,7 @@ class Consumption:
             admin = await stack.enter_async_context(self._reading.admin())
             consumer = await stack.enter_async_context(self._reading.consumer())
             topics = await self._options.names.resolve(admin)
-            sources = await self._sources(admin, consumer, topics)
+            sources = self._sources = await self._found_sources(admin, consumer, topics)
             sink = await self._sink(admin, topics)
             if self._reading.follow:
                 # Only Ctrl-C, which cancels this task, ends it. The sink is closed before.
@@ -90,7 +96,7 @@ class Consumption:
         if not self._reading.follow:
             self._print_costs()
 
-    async def _sources(
+    async def _found_sources(
         self, admin: Admin, consumer: Consumer, topics: Sequence[str]
     ) -> list[WindowSource | RangeSource]:
         """Return what is read, in the order of the topics. Topics that are followed by offsets are
@@ -270,6 +276,7 @@ class Consumption:
         read_bytes = sum(one.read_bytes for one in windows)
         skipped_bytes = sum(one.skipped_bytes for one in windows)
         late = None if self._settled is None else self._settled.late
+        missing = joined_by_topic(part for source in self._sources for part in source.missing)
         if self._options.stats:
             fields = {
                 "messages": messages,
@@ -277,8 +284,12 @@ class Consumption:
                 "skipped_bytes": skipped_bytes,
                 "log_bytes": read_bytes + skipped_bytes,
             }
-            print_error(json_line(fields if late is None else {**fields, "late": late}))
+            if late is not None:
+                fields["late"] = late
+            print_error(json_line({**fields, **_as_fields(missing)}))
             return
+        for part in missing:
+            part.tell()
         told = []
         if self._windows:
             told.append(
@@ -301,6 +312,17 @@ class Consumption:
         if self._given_out != messages:
             return f"{self._given_out:,} of {found}"
         return found
+
+
+def _as_fields(missing: Sequence[Incompleteness]) -> dict[str, object]:
+    """Return what windows may miss as fields for JSON; none if nothing."""
+    if not missing:
+        return {}
+    removed = [(part.topic, each) for part in missing for each in part.removed]
+    return {
+        "complete_from_ms": complete_from(part.complete_from_ms for part in missing),
+        "removed": [removal_as_object(topic, each) for topic, each in removed[-_REMOVALS_MAX:]],
+    }
 
 
 class _RemainingBatches:

@@ -15,7 +15,7 @@ from ...client.cluster.servers import Servers
 from ...client.consume.consumer import Consumer
 from ...client.consume.time_bounds import APPEND, CREATE, TimeBounds
 from ...client.consume.time_window import TimeWindow
-from ...client.results import AfterEnd, ConsumerRecord, Found
+from ...client.results import AfterEnd, ConsumerRecord, FindResult, Found
 from ...clock import SystemClock
 from ...printable import printable
 from ...protocol.api.log.list_offsets import EARLIEST, LATEST
@@ -23,6 +23,7 @@ from ...times import format_time
 from ...values import value_class
 from ..broker_requests import FOLLOW_WAIT_MS, PARTITIONS_AGE_MS, Connected, partitions_of
 from ..errors import CommandFailed, WrongUsage, is_terminal, note
+from ..gone import Incompleteness, incompleteness
 from ..options import AtEnd, AtOffset, AtTime, Position
 from ..output import Advance, progress
 from .selection import time_of
@@ -186,6 +187,17 @@ class WindowSource:
         return [self.topic]
 
     @property
+    def missing(self) -> list[Incompleteness]:
+        """What the window may miss, as far as it is read."""
+        window = self.window
+        if window is None:
+            return []
+        return incompleteness(
+            self._reading.server,
+            *(self.topic, self.bounds.from_ms, window.complete_from_ms, window.removed),
+        )
+
+    @property
     def is_live(self) -> bool:
         return self.window is not None and self.window.is_following
 
@@ -258,6 +270,8 @@ class RangeSource:
         self._names = names
         self._within = within
         self._advance: Advance = lambda amount: None
+        self.missing: list[Incompleteness] = []
+        """What the searches for the start, if that is a time, may have missed."""
         self._connected = Connected()
         self.ranges: list[ConsumedRange] = []
         """The ranges to read; found by `find`."""
@@ -332,7 +346,7 @@ class RangeSource:
         if start is None:
             begin: int | None = high if follow and not added else low
         else:
-            begin = await self._offset(topic, partition, start)
+            begin = await self._offset(topic, partition, start, is_start=True)
         if begin is None:
             begin = high
         if isinstance(start, AtOffset) and not low <= start.offset <= high:
@@ -354,7 +368,9 @@ class RangeSource:
         until_ms = until.timestamp_ms if unknown and isinstance(until, AtTime) else None
         return ConsumedRange(topic, partition, begin, end, until_ms, high)
 
-    async def _offset(self, topic: str, partition: int, position: Position) -> int | None:
+    async def _offset(
+        self, topic: str, partition: int, position: Position, *, is_start: bool = False
+    ) -> int | None:
         """Return the offset of a position; None for a time later than all messages, or if no
         message has a time."""
         if isinstance(position, AtOffset):
@@ -363,7 +379,10 @@ class RangeSource:
             sentinel = EARLIEST if position is AtEnd.EARLIEST else LATEST
             (at_end,) = await self._admin.list_offsets(topic, partition, [sentinel])
             return at_end.offset or 0
-        found = await self._admin.find_offset(topic, partition, timestamp_ms=position.timestamp_ms)
+        at_ms = position.timestamp_ms
+        found = await self._admin.find_offset(topic, partition, timestamp_ms=at_ms)
+        if is_start:
+            self._note_missing(topic, at_ms, found)
         match found:
             case Found(offset=offset):
                 return offset
@@ -371,6 +390,16 @@ class RangeSource:
                 return None
         note(f"partition {partition} has no message with a time")
         return None
+
+    async def find_missing(self) -> None:
+        """Find what had left the logs: a reading from their ends has reached their starts."""
+        for one in self.ranges:
+            found = await self._admin.find_offset(one.topic, one.partition, timestamp_ms=0)
+            self._note_missing(one.topic, 0, found)
+
+    def _note_missing(self, topic: str, at_ms: int, found: FindResult) -> None:
+        server, complete_from_ms = self._reading.server, found.complete_from_ms
+        self.missing += incompleteness(server, topic, at_ms, complete_from_ms, found.removed)
 
     async def _added(self, lost: bool) -> list[ConsumedRange]:
         """Return the ranges of added partitions; they are read from their log start."""

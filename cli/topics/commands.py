@@ -23,6 +23,7 @@ from ..options import (
     AnyUnit,
     AtEnd,
     AtOffset,
+    AtTime,
     Json,
     Partition,
     Position,
@@ -362,7 +363,8 @@ def trim(
     """Delete the oldest messages of a topic, for good.
 
     With a time, all messages before the first one, in offset order, with that time or a later one
-    are deleted: no message with a later time is lost. Says how many messages go, and the times of
+    are deleted: no message with a later time is lost. Messages of earlier times behind that one
+    stay, and their number is said. Says how many messages go, and the times of
     the first and the last of them. On a terminal it asks first; without one, and with --yes, it
     does not. Disk space is freed in whole segments, after file.delete.delay.ms.
     """
@@ -374,6 +376,38 @@ def trim(
         last_ms = max((one.last_ms for one in plan if one.last_ms is not None), default=None)
         _confirm(yes, f"this deletes {messages_of_times(gone, first_ms, last_ms)} of {name}")
     starts = asyncio.run(_carry_out(server, name, plan))
+    _emit_trimmed(plan, starts, as_json=as_json)
+    if isinstance(target, AtTime) and not server.kafka:
+        for kept in asyncio.run(_kept_earlier(server, name, plan, target)):
+            note(kept)
+
+
+async def _kept_earlier(
+    server: Servers, name: str, trimmed: Sequence[PartitionExtent], before: AtTime
+) -> list[str]:
+    """Say of each trimmed partition how many earlier messages stay, if any, and why."""
+    kept = []
+    async with Admin(server, check_units=False) as admin:
+        for one in trimmed:
+            found = await admin.count_by_time(
+                name, 0, before.timestamp_ms, partitions=[one.partition]
+            )
+            if not found.messages:
+                continue
+            (first,) = await admin.list_offsets(name, one.partition, [before.timestamp_ms])
+            if first.offset is None:
+                continue  # Appended since then.
+            kept.append(
+                f"{name}-{one.partition}: {found.messages:,} "
+                f"{plural(found.messages, 'message')} of earlier times "
+                f"{'stays' if found.messages == 1 else 'stay'} behind offset {first.offset}: a log "
+                f"is trimmed from its start, and that message, of "
+                f"{shown_time(first.timestamp_ms)}, is to be kept"
+            )
+    return kept
+
+
+def _emit_trimmed(plan: Sequence[PartitionExtent], starts: Sequence[int], *, as_json: bool) -> None:
     if as_json:
         emit(_trimmed_as_json(*each) for each in zip(plan, starts, strict=True))
         return

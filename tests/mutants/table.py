@@ -64,6 +64,20 @@ MUTANTS: Final = (
         "storage/test_retention.py::test_age",
     ),
     Mutant(
+        "journal: a removal that does not continue the last one is an entry of its own",
+        "storage/directory/journal.py",
+        "last.first_offset <= removal.first_offset <= last.end_offset",
+        "last.first_offset <= removal.first_offset",
+        "metadata/test_journal.py::test_it_is_the_plain_list",
+    ),
+    Mutant(
+        "journal: a log is complete from the largest time that left it, not from the last one",
+        "server/completeness.py",
+        "max(known.largest_ms, each.largest_timestamp_ms)",
+        "each.largest_timestamp_ms",
+        "removals/test_answers.py::test_the_largest_time_counts_not_the_last",
+    ),
+    Mutant(
         "admission: a limit for one direction wins over the limit for both",
         "storage/log/timestamp_range.py",
         "before = both if before is None else before",
