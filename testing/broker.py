@@ -33,6 +33,8 @@ from .recorded import LoadedRecording, load_recording
 from .snapshots import BrokerSnapshot, StateMark, copy_directory, replace_directory
 from .stored import StoredTopic
 
+__all__ = ["BrokerThread", "NoRecording", "temporary_broker"]
+
 DEADLINE_SECONDS: Final = 30
 """Maximum time to start, to stop, and to run the tasks that became due in a step of the clock."""
 

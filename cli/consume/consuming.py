@@ -207,15 +207,17 @@ class Consumption:
             stored = SortedMessages(self._by, last=options.last)
             stack.callback(stored.close)
             async for batch in batches:
-                if stored.add(options.selection.of(batch)):
+                # In threads, because the connections must not wait for this much work.
+                if await asyncio.to_thread(stored.add, options.selection.of(batch)):
                     await asyncio.to_thread(stored.spill)
                 if self._reading.follow and chain.is_live:
                     break
             settled = SettledMessages(options.settle_s, self._by, self._clock.monotonic)
-            for batch in stored.batches():
-                if await self._deliver(batch, sink):
+            in_order = stored.batches()
+            while (sorted_batch := await asyncio.to_thread(next, in_order, None)) is not None:
+                if await self._deliver(sorted_batch, sink):
                     return
-                for record in batch[-1:]:
+                for record in sorted_batch[-1:]:
                     settled.passed(record)
         if self._reading.follow:
             self._settled = settled

@@ -2,16 +2,17 @@
 is asked of a cluster about them, beside the fetches."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from ...clock import Clock
 from ...protocol.api.framing import ProtocolError
 from ...protocol.api.log.fetch import FetchPartitionResult
 from ...protocol.api.log.list_offsets import EARLIEST
+from ...protocol.errors import OffsetOutOfRange
 from ...protocol.lag import Lag, Pace
 from ...protocol.records.kernel import Walk
 from ..administer.lagging import lags_at
@@ -23,6 +24,8 @@ from .fetches import Fetches, Results
 from .fetching import FetchOptions, TopicPartition, entries_of, next_offset
 
 T = TypeVar("T")
+
+_OUT_OF_RANGE: Final = frozenset((OffsetOutOfRange.code,))
 
 
 @dataclass(slots=True)
@@ -42,8 +45,8 @@ class Assigned:
     def key(self) -> TopicPartition:
         return self.topic, self.partition
 
-    def move(self, offset: int) -> None:
-        """Continue at another offset."""
+    def move(self, offset: int | None) -> None:
+        """Continue at another offset; None: at the first message stored."""
         self.position = offset
         self.timestamp_ms = None
         self.pace = Pace()
@@ -346,6 +349,8 @@ class AssignmentFetches:
         self._metadata_max_age_s = metadata_max_age_ms / 1000
         self._fetches = Fetches(cluster, options, self._note_ends)
         self._changed = asyncio.Event()
+        self.reset: Callable[[Sequence[Assigned]], Awaitable[None]] | None = None
+        """Moves partitions whose position is out of range; None: that is an error."""
 
     @property
     def lane(self) -> int:
@@ -370,13 +375,21 @@ class AssignmentFetches:
         if not asked:
             await self._wait_for_a_change(max_wait_ms)
             return []
-        results = await self._requests.ask(partial(self._fetches.fetch, asked, max_wait_ms))
-        found = []
+        allowed = frozenset[int]() if self.reset is None else _OUT_OF_RANGE
+        fetch = partial(self._fetches.fetch, asked, max_wait_ms, allowed=allowed)
+        results = await self._requests.ask(fetch)
+        found: list[Fetched] = []
+        lost: list[Assigned] = []
         for key, result in results.items():
             offset, assigned = asked[key], self._assigned.get(key)
             # A partition that was moved meanwhile is read again from its new position.
             if assigned is not None and assigned.position == offset and not assigned.paused:
-                found.append((assigned, offset, result, entries_of(result)))
+                if result.error_code in _OUT_OF_RANGE:
+                    lost.append(assigned)
+                else:
+                    found.append((assigned, offset, result, entries_of(result)))
+        if lost and self.reset is not None:
+            await self.reset(lost)
         self._assigned.take_turns()
         self._fetch_ahead(found)
         return found

@@ -243,7 +243,8 @@ class Consumer(Client):
 
         `topics` is a name or several, or a pattern: a `re.Pattern`, or a text that begins with `^`.
         A pattern matches from the beginning of a name. `start` is where to begin in a partition
-        without a committed position: a timedelta means so long before now.
+        without a committed position, and where to go on when the messages at the position do not
+        exist: a timedelta means so long before now.
 
         `assignor` is `range`, `cooperative-sticky`, or several in the order of preference; all
         members need a common one. `on_assigned` is called with partitions before the first message
@@ -284,6 +285,7 @@ class Consumer(Client):
             changed=self._fetches.look_again,
         )
         self._assigned.is_of_group = True
+        self._fetches.reset = self._group.reset
 
     async def unsubscribe(self) -> None:
         """Commit, unless `auto_commit` is False, and leave the group; without a subscription do
@@ -303,7 +305,7 @@ class Consumer(Client):
         try:
             await group.close(capped)
         finally:
-            self._group = None
+            self._group = self._fetches.reset = None
             self._assigned.is_of_group = False
 
     async def commit(

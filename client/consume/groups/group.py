@@ -36,7 +36,7 @@ from ....protocol.errors import (
 from ...administer.positions import CommittingMember, Position, commit, committed
 from ...administer.searching import find_offset, offsets_at
 from ...results import AfterEnd, Found
-from ..assignment import Assignment, AssignmentRequests
+from ..assignment import Assigned, Assignment, AssignmentRequests
 from ..fetching import TopicPartition
 from .assignors import ASSIGNORS, Assignor, GroupMemberInfo
 from .membership import Membership, fenced
@@ -360,9 +360,11 @@ class ConsumerGroup:
             if self.subscription.on_revoked is not None:
                 await _call(self.subscription.on_revoked, list(keys))
         finally:
-            if self.subscription.auto_commit and self.membership.is_member:
-                await self._commit_quietly(self.positions(capped), keys)
-            self._drop(keys)
+            try:
+                if self.subscription.auto_commit and self.membership.is_member:
+                    await self._commit_quietly(self.positions(capped), keys)
+            finally:
+                self._drop(keys)  # also when this is cancelled: the application gave them back
 
     async def _drop_all(self) -> None:
         """Give up all partitions, and an assignment that was not carried out yet: the group went on
@@ -408,6 +410,21 @@ class ConsumerGroup:
             case Found(offset=offset) | AfterEnd(end_offset=offset):
                 return offset
         return None  # no message has a time, so none is left out
+
+    async def reset(self, found: Sequence[Assigned]) -> None:
+        """Move partitions whose messages at the position do not exist, or no longer, to where the
+        subscription's `start` says."""
+        for assigned in found:
+            before = assigned.position
+            offset = await self._start(assigned.key)
+            if assigned.position == before and self._assigned.get(assigned.key) is assigned:
+                assigned.move(offset)
+                _log.warning(
+                    "consumer of group %s: %s-%s has no offset %s; reading goes on at %s "
+                    "(start=%r)",
+                    *(self.subscription.group, *assigned.key, before),
+                    *("the first message" if offset is None else offset, self.subscription.start),
+                )
 
     # Commits.
 
