@@ -20,7 +20,9 @@ from ..clock import SystemClock
 from ..protocol.window_topics import WindowName, parse_window_name
 from ..times import TimeError, format_time, parse_length
 from ..values import value_class
+from .broker_requests import ask
 from .consume.reading import WindowedBy, window_of
+from .consume.timing import broker_clock, note_future
 from .errors import CommandFailed, WrongUsage, note
 from .options import (
     DEFAULT_SERVER,
@@ -122,6 +124,9 @@ def export(
     topic, window = _named(server, topic, window or TimeBounds(None, None, by.value), bounds)
     files = [ExportedFile(to, window)] if every is None else _split(to, window, every, now_ms)
     _check_target(to, [] if overwrite else files)
+    if window.from_ms is not None and window.from_ms > now_ms:
+        clock = ask(Admin, server, lambda admin: broker_clock(admin, SystemClock()))
+        note_future([window], clock.now_ms())
     read = partial(
         read_window,
         server,

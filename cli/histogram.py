@@ -13,11 +13,13 @@ from ..client.administer.admin import Admin
 from ..client.administer.counting import intervals_of
 from ..client.client import ReadFrom as ReadFromValue
 from ..client.cluster.servers import Servers
+from ..client.consume.time_bounds import TimeBounds
 from ..client.results import TimeCount, TimeCounts
-from ..clock import SystemClock
+from ..clock import Clock, SystemClock
 from ..times import EPOCH, INT64_MAX, TimeError, parse_length
 from ..values import value_class
 from .consume.reading import WindowedBy
+from .consume.timing import broker_clock, note_future
 from .errors import CommandFailed, WrongUsage, is_terminal, note
 from .options import (
     DEFAULT_SERVER,
@@ -146,6 +148,10 @@ class _Counting:
         async with Admin(self.server, check_units=False, read_from=self.read_from) as admin:
             from_ms, until_ms = await self._times(admin, first, last)
             self._check(from_ms, until_ms, every)
+            clock: Clock = SystemClock()
+            if from_ms > clock.now_ms():
+                clock = await broker_clock(admin, clock)
+                note_future([TimeBounds(from_ms, until_ms, self.by.value)], clock.now_ms())
             begin_ms = min(next_whole(from_ms, every, time_zone()), until_ms)
             if begin_ms == from_ms:
                 return await self._count(admin, from_ms, until_ms, every)

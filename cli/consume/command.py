@@ -208,12 +208,14 @@ def consume(
     stands for the offset of the first message with that time or a later one. If messages are out
     of order, older and newer messages may lie between the two offsets, and messages of the wanted
     times outside of them. If --until gives a lower offset than --from, nothing is read, and a note
-    on standard error says so. With --follow, reading ends at --until.
+    on standard error says so.
 
     Without --follow, reading stops at the log end as it was at the start. With --follow and without
     --from, everything is printed that arrives from now on, whatever its time; with --from, also
     what is stored. Partitions that are added are read too, and topics that match a pattern later,
-    unless --from is a time.
+    unless --from is a time. --follow ends at the offset of --until, or when its time has passed by
+    the broker's clock. A window that had ended before is followed until Ctrl-C, for late messages;
+    a range of offsets up to the first message of the time of --until or later.
 
     Messages are printed in the order of their offsets, one partition and topic after the other;
     with --follow as they come. --order time merges all of them by time, topic, partition and
