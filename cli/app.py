@@ -18,7 +18,7 @@ from ..values import value_class
 from .broker_options import BROKER_OPTIONS, HISTORY, SET, BrokerOption
 from .broker_options import ENVIRONMENT as BROKER_ENVIRONMENT
 from .command_group import CommandGroup
-from .errors import WRONG_USAGE, WrongUsage, print_error
+from .errors import WRONG_USAGE, CommandFailed, WrongUsage
 from .output import emit
 from .security.options import (
     ENVIRONMENT,
@@ -368,9 +368,8 @@ def run_command_line(arguments: Sequence[str]) -> int:
         command_line = program()
     try:
         code = command_line(args=list(arguments), prog_name="horolog", standalone_mode=False)
-    except typer.Abort:
-        print_error("Aborted!")
-        return 1
+    except typer.Abort:  # the end of the input, where a command reads from a terminal
+        raise CommandFailed("standard input ended before the command had what it needs") from None
     except _PARSER_ERROR as error:
         from .failures import is_json, report
 

@@ -16,6 +16,7 @@ from ...protocol.api.log.list_offsets import EARLIEST, LATEST
 from ...protocol.errors import HorologError, OffsetOutOfRange
 from ...values import value_class
 from ..broker_requests import ask, partitions_of
+from ..confirmation import confirm
 from ..errors import CommandFailed, WrongUsage, is_terminal, note
 from ..options import (
     DEFAULT_SERVER,
@@ -339,8 +340,7 @@ def _confirm(yes: bool, what: str) -> None:
     if yes or not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
         return
     note(what)
-    if not typer.confirm("Do this?", err=True):
-        raise CommandFailed("nothing was deleted; --yes does not ask")
+    confirm("Do this?", "nothing was deleted")
 
 
 def trim(

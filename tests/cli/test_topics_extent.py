@@ -152,6 +152,36 @@ def test_a_terminal_is_asked_before_messages_are_trimmed(ask: Run, clicks: str) 
 
 
 @pytest.mark.usefixtures("address")
+@pytest.mark.parametrize(
+    ("command", "unchanged"),
+    [
+        (["topic", "delete"], "nothing was deleted"),
+        (["topic", "trim", "--before", "latest"], "nothing was deleted"),
+        (["group", "delete"], "nothing was deleted"),
+        (["group", "seek", "--to", "earliest"], "nothing was moved"),
+    ],
+    ids=" ".join,
+)
+def test_ctrl_d_answers_no_question(
+    server: BrokerThread, clicks: str, command: list[str], unchanged: str
+) -> None:
+    with blocking.Admin(server.address) as admin:
+        admin.commit_position(clicks, clicks, 0, 1)
+    said = on_terminal(*command, clicks, all_of_it=True, typed="\x04")
+    assert said.code == 1
+    last = said.err.splitlines()[-1]
+    expected = f"{unchanged}: the question was not answered"
+    assert last == f"horolog: {expected}. Give --yes to do it without the question"
+    as_json = on_terminal(*command, clicks, "--json", all_of_it=True, typed="maybe\n\x04")
+    assert as_json.code == 1
+    assert json.loads(as_json.err.splitlines()[-1]) == {
+        "error": "FAILED",
+        "message": expected,
+        "cure": "Give --yes to do it without the question",
+    }
+
+
+@pytest.mark.usefixtures("address")
 def test_a_topic_that_is_missing_is_not_asked_about() -> None:
     said = on_terminal("topic", "delete", "nowhere", all_of_it=True, typed="")
     assert said.code == 1
