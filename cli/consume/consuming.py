@@ -210,13 +210,23 @@ class Consumption:
         if target is None:
             return MessagePrinter(self._options.line_format)
         read = {one.topic for one in self._windows} | set(topics)
-        if target.server == self._reading.server and target.topic in read:
+        later = self._options.names.matching([target.topic]) if self._reading.follow else []
+        if target.topic in {*read, *later} and await self._is_at(target, admin):
             raise WrongUsage(f"--to {target.topic}: that is a topic that is read: name another one")
         counts = {}
         for topic in read:
             if parse_window_name(topic) is None:
                 counts[topic] = await admin.partition_count(topic)
         return TopicCopier(target, counts)
+
+    async def _is_at(self, target: CopyTarget, admin: Admin) -> bool:
+        """Whether the target is in the cluster that is read, maybe by another address."""
+        if target.server == self._reading.server:
+            return True
+        async with Admin(target.server) as other:
+            there = (await other.describe_cluster([target.topic])).cluster_id
+        here = (await admin.describe_cluster([target.topic])).cluster_id
+        return bool(here) and here == there
 
     async def _hand_out(
         self,
