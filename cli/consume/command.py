@@ -1,12 +1,14 @@
 """`horolog consume`: read the messages of a window of time, or of a range of offsets."""
 
 import asyncio
+from contextlib import suppress
 from enum import StrEnum
 from typing import Annotated, Final
 
 import typer
 
 from ...clock import SystemClock
+from ...printable import printable
 from ...protocol.window_topics import parse_window_name
 from ...times import TimeError, parse_length
 from ..errors import WrongUsage, note
@@ -38,6 +40,19 @@ class Order(StrEnum):
 
     OFFSET = "offset"
     TIME = "time"
+
+
+def _last(text: str | int) -> int:
+    """Parse `--last`. Raises WrongUsage."""
+    with suppress(ValueError):
+        return int(text)
+    with suppress(TimeError):
+        parse_length(str(text))
+        raise WrongUsage(
+            f"--last {text} is a length of time, and --last takes a number of messages: write "
+            f"--from @-{text} for the messages of that time"
+        )
+    raise WrongUsage(f"--last {printable(str(text))}: write a number of messages, such as 10")
 
 
 Topics = Annotated[
@@ -107,7 +122,10 @@ Count = Annotated[
 Last = Annotated[
     int | None,
     typer.Option(
-        "--last", metavar="N", help="Only the last N messages of the window, or of the log."
+        "--last",
+        metavar="N",
+        parser=_last,
+        help="Only the last N messages of the window, or of the log.",
     ),
 ]
 Key = Annotated[
