@@ -60,6 +60,24 @@ def test_the_list_has_messages_bytes_times_and_retention(ask: Run, clicks: str) 
     assert [clicks, "2", "3", str(size), "B", FIRST, LAST, "1GiB"] in rows
 
 
+def test_first_and_last_are_the_smallest_and_largest_times(
+    ask: Run, horolog: Program, topic: str
+) -> None:
+    ask("topic", "create", topic, "--partitions", "2", "--set", "retention.ms=-1")
+    times = ((0, 5000), (0, 2000), (0, 9000), (0, 7000), (1, 3000), (1, None), (1, 2500))
+    lines = [
+        json.dumps(
+            {"value": "v", "partition": n, "timestamp_ms": None if t is None else BASE_MS + t}
+        )
+        for n, t in times
+    ]
+    horolog.ok("produce", topic, "--json", stdin="\n".join(lines))
+    (found,) = (one for one in ask("topic", "ls", "--json").objects if one["topic"] == topic)
+    assert (found["first_ms"], found["last_ms"]) == (BASE_MS + 2000, BASE_MS + 9000)
+    said = ask("topic", "delete", topic, "--json").objects
+    assert (said[0]["first_ms"], said[0]["last_ms"]) == (BASE_MS + 2000, BASE_MS + 9000)
+
+
 def test_the_list_over_kafkas_protocol(ask: Run, server: BrokerThread, clicks: str) -> None:
     kafka = ("--server", f"kafka://{server.kafka_address}")
     (found,) = (
