@@ -86,6 +86,22 @@ def histogram(
     --until, so both may be shorter. At most 100,000 intervals are allowed. With --json a line is
     {"from_ms", "until_ms", "count"}; intervals without messages have a line too.
     """
+    first, end = _ends(start, until, any_unit)
+    counting = _Counting(
+        *(server, check_read_from(server, read_from), topic),
+        None if partition is None else [partition],
+        by,
+    )
+    found = asyncio.run(counting.count(first, end, _every(every)))
+    if as_json:
+        emit(_as_json(interval) for interval in found.intervals)
+        return
+    emit(bars(found))
+    note(_summary(found))
+
+
+def _ends(start: str, until: str | None, any_unit: bool) -> tuple[Position, Position]:
+    """Parse `--from` and `--until`. Raises WrongUsage."""
     now_ms = SystemClock().now_ms()
     first, last = parse_bounds(start, until, now_ms, any_unit)
     if first is None:
@@ -95,18 +111,7 @@ def histogram(
         )
     for option, position in (("--from", first), ("--until", last)):
         _check_time(option, position)
-    counting = _Counting(
-        *(server, check_read_from(server, read_from), topic),
-        None if partition is None else [partition],
-        by,
-    )
-    end = AtTime(now_ms) if last is None else last
-    found = asyncio.run(counting.count(first, end, _every(every)))
-    if as_json:
-        emit(_as_json(interval) for interval in found.intervals)
-        return
-    emit(bars(found))
-    note(_summary(found))
+    return first, AtTime(now_ms) if last is None else last
 
 
 def _check_time(option: str, position: Position | None) -> None:
