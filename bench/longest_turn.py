@@ -59,6 +59,7 @@ from ..storage.directory.journal import MAX_TOPIC_REMOVALS, Cause, Removal
 from ..storage.directory.truncations import Truncations
 from ..storage.files import SystemFiles
 from ..storage.metadata.local_metadata import offline_metadata
+from ..storage.metadata.records import MessagesRemoved
 from ..testing.files import QuickFiles
 from ..testing.logs import RecordedEvents
 from ..testing.requests import create_topic, message_set, produce_to

@@ -13,9 +13,9 @@ from ..client.administer.admin import Admin
 from ..client.cluster.servers import Servers
 from ..client.results import GroupDescription, GroupPosition, GroupSummary, PositionMove
 from ..clock import SystemClock
-from ..printable import printable
 from ..times import INT64_MAX, TimeError, parse_length
 from .broker_requests import ask
+from .confirmation import confirm
 from .errors import CommandFailed, WrongUsage, is_terminal, note
 from .options import (
     DEFAULT_SERVER,
@@ -260,7 +260,7 @@ def seek(
         return
     what = f"{_count(moves)} of {name}"
     if not yes:
-        _confirm(f"move {what}?", "nothing was moved")
+        confirm(f"move {what}?", "nothing was moved")
     ask(Admin, server, lambda admin: admin.move_group(name, moves))
     if not as_json:
         emit([f"moved {what}"])
@@ -326,16 +326,6 @@ def _check_asking(other: str) -> None:
         )
 
 
-def _confirm(question: str, otherwise: str) -> None:
-    """Ask on the terminal. Raises CommandFailed unless the answer is yes."""
-    if sys.stderr is not None:
-        sys.stderr.write(printable(f"{question} [y/N] "))
-        sys.stderr.flush()
-    answer = sys.stdin.readline().strip().lower()
-    if answer not in ("y", "yes"):
-        raise CommandFailed(otherwise)
-
-
 @groups.command()
 def delete(
     name: Name,
@@ -354,7 +344,7 @@ def delete(
     what = name if topic is None else f"the positions of {name} in {topic}"
     if not yes and is_terminal(sys.stdin):
         count = _count(_deleted(name, of_topic, server, dry_run=True))
-        _confirm(f"delete {what} ({count})?", "nothing was deleted")
+        confirm(f"delete {what} ({count})?", "nothing was deleted")
     gone = _deleted(name, of_topic, server, dry_run=False)
     if not as_json:
         emit([f"deleted {what}: {_count(gone)}"])

@@ -13,11 +13,13 @@ from ..client.administer.admin import Admin
 from ..client.administer.counting import intervals_of
 from ..client.client import ReadFrom as ReadFromValue
 from ..client.cluster.servers import Servers
+from ..client.consume.time_bounds import TimeBounds
 from ..client.results import TimeCount, TimeCounts
-from ..clock import SystemClock
+from ..clock import Clock, SystemClock
 from ..times import EPOCH, INT64_MAX, TimeError, parse_length
 from ..values import value_class
 from .consume.reading import WindowedBy
+from .consume.timing import broker_clock, note_future
 from .errors import CommandFailed, WrongUsage, is_terminal, note
 from .gone import incompleteness
 from .options import (
@@ -85,21 +87,12 @@ def histogram(
     --until, so both may be shorter. At most 100,000 intervals are allowed. With --json a line is
     {"from_ms", "until_ms", "count"}; intervals without messages have a line too.
     """
-    now_ms = SystemClock().now_ms()
-    first, last = parse_bounds(start, until, now_ms, any_unit)
-    if first is None:
-        raise WrongUsage(
-            f"--from: {start!r} has no beginning, and intervals begin there: write a time, or "
-            "earliest"
-        )
-    for option, position in (("--from", first), ("--until", last)):
-        _check_time(option, position)
+    first, end = _ends(start, until, any_unit)
     counting = _Counting(
         *(server, check_read_from(server, read_from), topic),
         None if partition is None else [partition],
         by,
     )
-    end = AtTime(now_ms) if last is None else last
     found = asyncio.run(counting.count(first, end, _every(every)))
     if as_json:
         emit(_as_json(interval) for interval in found.intervals)
@@ -110,6 +103,20 @@ def histogram(
         part.tell()
     if not as_json:
         note(_summary(found))
+
+
+def _ends(start: str, until: str | None, any_unit: bool) -> tuple[Position, Position]:
+    """Parse `--from` and `--until`. Raises WrongUsage."""
+    now_ms = SystemClock().now_ms()
+    first, last = parse_bounds(start, until, now_ms, any_unit)
+    if first is None:
+        raise WrongUsage(
+            f"--from: {start!r} has no beginning, and intervals begin there: write a time, or "
+            "earliest"
+        )
+    for option, position in (("--from", first), ("--until", last)):
+        _check_time(option, position)
+    return first, AtTime(now_ms) if last is None else last
 
 
 def _check_time(option: str, position: Position | None) -> None:
@@ -151,6 +158,10 @@ class _Counting:
         async with Admin(self.server, check_units=False, read_from=self.read_from) as admin:
             from_ms, until_ms = await self._times(admin, first, last)
             self._check(from_ms, until_ms, every)
+            clock: Clock = SystemClock()
+            if from_ms > clock.now_ms():
+                clock = await broker_clock(admin, clock)
+                note_future([TimeBounds(from_ms, until_ms, self.by.value)], clock.now_ms())
             begin_ms = min(next_whole(from_ms, every, time_zone()), until_ms)
             if begin_ms == from_ms:
                 return await self._count(admin, from_ms, until_ms, every)

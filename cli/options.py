@@ -7,8 +7,10 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from enum import StrEnum
+from functools import wraps
+from inspect import signature
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, TypeVar, get_type_hints
 
 import typer
 
@@ -58,8 +60,11 @@ __all__ = [
     "name_values",
     "parse_moment",
     "refused",
+    "takes",
     "unreadable",
 ]
+
+T = TypeVar("T")
 
 
 INT32_MAX: Final = 2**31 - 1
@@ -145,6 +150,22 @@ def _at_offset(text: str, option: str) -> AtOffset:
 def group(help: str) -> typer.Typer:
     """Make a group of commands; the name of the group alone prints its help."""
     return typer.Typer(cls=CommandGroup, help=help, no_args_is_help=True, rich_markup_mode=None)
+
+
+def takes(options: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
+    """Make a function of one value a command: the fields of the value class `options` are the
+    arguments and options of the command, in their order."""
+
+    def command_of(run: Callable[[T], None]) -> Callable[..., None]:
+        @wraps(run)
+        def command(**given: Any) -> None:
+            run(options(**given))
+
+        command.__annotations__ = get_type_hints(options, include_extras=True)
+        command.__dict__["__signature__"] = signature(options, eval_str=True)
+        return command
+
+    return command_of
 
 
 def check_address(text: str | Servers, option: str) -> Servers:

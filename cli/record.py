@@ -16,6 +16,7 @@ from ..clock import SystemClock
 from ..protocol.window_topics import parse_window_name
 from .consume.formats import JsonFormat
 from .consume.reading import RecordReading, WindowedBy, WindowSource, window_of
+from .consume.timing import broker_clock, note_future
 from .errors import CommandFailed, WrongUsage, note
 from .options import (
     DEFAULT_SERVER,
@@ -112,6 +113,8 @@ async def _record(
                 window = TimeBounds(named.from_ms, named.until_ms, by)
         partitions = await admin.partition_count(topic)
         bounds = window or TimeBounds(None, None, by)
+        if bounds.from_ms is not None:
+            note_future([bounds], (await broker_clock(admin, SystemClock())).now_ms())
         write([RecordingHead(topic, partitions, bounds.from_ms, bounds.until_ms).line()])
         source = WindowSource(reading, consumer, topic, bounds)
         async for batch in source.batches():

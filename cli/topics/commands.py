@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Final
 
 import typer
@@ -16,6 +17,7 @@ from ...protocol.api.log.list_offsets import EARLIEST, LATEST
 from ...protocol.errors import HorologError, OffsetOutOfRange
 from ...values import value_class
 from ..broker_requests import ask, partitions_of
+from ..confirmation import confirm
 from ..errors import CommandFailed, WrongUsage, is_terminal, note
 from ..options import (
     DEFAULT_SERVER,
@@ -120,10 +122,13 @@ def create(
 def list_(server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
     """List the topics, with what each has stored and for how long.
 
-    The first time is that of the first message in each log, the last time the largest of all
-    messages. What the server does not tell, or the user may not know, is - (null with --json).
+    The first time is the smallest of all messages, the last time the largest. A Kafka cluster tells
+    neither: the first time is then that of the first message in a log, and the last time is -. What
+    the server does not tell, or the user may not know, is - (null with --json).
     """
-    found = ask(Admin, server, _listed)
+    found = ask(
+        partial(Admin, check_units=False), server, lambda admin: _listed(admin, kafka=server.kafka)
+    )
     if as_json:
         emit(_listed_as_json(*each) for each in found)
     elif found:
@@ -140,9 +145,9 @@ Listed = tuple[str, int, TopicExtent, Mapping[str, str]]
 """Name, partitions and extent of a topic, and its settings of `_RETENTION`; none if unknown."""
 
 
-async def _listed(admin: Admin) -> list[Listed]:
+async def _listed(admin: Admin, *, kafka: bool) -> list[Listed]:
     counts = await admin.list_topics()
-    extents = await topic_extents(admin, counts)
+    extents = await topic_extents(admin, counts, kafka=kafka)
     described = await for_each(admin.describe_topic, counts)
     return [
         (name, count, extents[name], _retention(described[name])) for name, count in counts.items()
@@ -319,7 +324,11 @@ def delete(
     Says how many messages go, and of which times. On a terminal it asks first; without one, and
     with --yes, it does not.
     """
-    extent = ask(Admin, server, lambda admin: extent_of(admin, name))
+    extent = ask(
+        partial(Admin, check_units=False),
+        server,
+        lambda admin: extent_of(admin, name, kafka=server.kafka),
+    )
     _confirm(yes, f"this deletes topic {whole_topic(name, extent)}")
     ask(Admin, server, lambda admin: admin.delete_topic(name))
     if as_json:
@@ -340,8 +349,7 @@ def _confirm(yes: bool, what: str) -> None:
     if yes or not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
         return
     note(what)
-    if not typer.confirm("Do this?", err=True):
-        raise CommandFailed("nothing was deleted; --yes does not ask")
+    confirm("Do this?", "nothing was deleted")
 
 
 def trim(

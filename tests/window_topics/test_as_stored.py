@@ -10,7 +10,7 @@ from horolog.protocol.api.topics.delete_records import (
 from horolog.protocol.records.kernel import walk
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.server.handlers import window_fetch, window_reads
-from horolog.storage.index import time_map, time_mapping
+from horolog.storage.index import time_map
 from horolog.storage.log import admission
 from horolog.storage.read import windows as storage_windows
 from horolog.testing.requests import create_topic, fetch, produce, result, results
@@ -31,7 +31,7 @@ FETCH_BYTES = 8_000
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (time_map, time_mapping, admission):
+    for module in (time_map, admission):
         monkeypatch.setattr(module, "BLOCK_BYTES", 600)
     monkeypatch.setattr(storage_windows, "UNMAPPED_BYTES", 600)
     monkeypatch.setattr(window_reads, "MIN_FILE_RANGE_BYTES", 4_000)
