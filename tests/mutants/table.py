@@ -240,4 +240,18 @@ MUTANTS: Final = (
         "            pass\n",
         "plugin/test_clock.py::test_retention_follows_a_clock_that_was_set_back_to_another_year",
     ),
+    Mutant(
+        "test kit: a file that a snapshot shares is copied before it is changed",
+        "testing/files.py",
+        "        if not read_only:\n            _unshare(path)\n",
+        "",
+        "plugin/test_cluster.py::test_a_snapshot_stays_as_it_is_when_a_closed_segment_is_truncated",
+    ),
+    Mutant(
+        "test kit: fixtures of the session store before those of a module",
+        "testing/plugin.py",
+        "for name in named.staying:",
+        "for name in ():",
+        "plugin/test_runs.py::test_fixtures_of_the_session_come_first_and_stay",
+    ),
 )
