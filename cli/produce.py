@@ -181,7 +181,7 @@ def produce(given: ProduceArguments) -> None:
     If a single Horolog broker is lost, the command ends at once. In a cluster, of Horolog or Kafka,
     a set is retried for up to two minutes until another broker leads, and is stored once.
     """
-    sending = _Sending(given, SystemClock())
+    sending = _LineSender(given, SystemClock())
     of_asyncio = logging.getLogger("asyncio")
     of_asyncio.addFilter(is_no_lost_write)
     try:
@@ -299,7 +299,7 @@ class _Batch:
         self.bytes_of[partition] = self.bytes_of.get(partition, 0) + size_bytes
 
 
-class _Sending:
+class _LineSender:
     def __init__(self, given: ProduceArguments, clock: Clock) -> None:
         """Raises WrongUsage for options that do not go together."""
         self._topic = given.topic

@@ -92,8 +92,8 @@ MAX_REPLICAS: Final = 1_000
 """Broker ids of one partition. There is one broker; Kafka's own clusters stay far below."""
 
 MAX_DESCRIBED_WINDOWS: Final = 1_000
-"""Window topics whose settings are in one answer. Any number can be named, and each has all settings
-of its base."""
+"""Window topics whose settings are in one answer. Any number can be named, and each has all the
+settings of its base."""
 
 MAX_CONFIGS: Final = 1_000
 """Settings of one topic in one request; there are a few dozen."""

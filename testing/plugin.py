@@ -20,7 +20,7 @@ _BEGINNING: "pytest.StashKey[BrokerSnapshot]" = pytest.StashKey()
 """The state of the broker when it was started."""
 _STRETCHES: "pytest.StashKey[list[_Stretch]]" = pytest.StashKey()
 """The module whose tests are running, and the class."""
-_NAMED: "pytest.StashKey[Mapping[str, _Named]]" = pytest.StashKey()
+_NAMED: "pytest.StashKey[Mapping[str, _NamedFixtures]]" = pytest.StashKey()
 """What the tests of each module and class name, by node id."""
 
 _STAYING_SCOPES: Final = ("session", "package")
@@ -38,7 +38,7 @@ class _Stretch:
         others of this stretch had stored, and the two cannot be separated."""
 
 
-class _Named:
+class _NamedFixtures:
     """Fixtures that use the broker and that tests of a module or a class name."""
 
     def __init__(self) -> None:
@@ -55,11 +55,11 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
     if "horolog_broker" in needed:
         from . import broker  # noqa: F401
 
-        named: dict[str, _Named] = {}
+        named: dict[str, _NamedFixtures] = {}
         for item in items:
             for node in (item.getparent(pytest.Module), item.getparent(pytest.Class)):
                 if node is not None:
-                    _add_fixtures(item, named.setdefault(node.nodeid, _Named()))
+                    _add_fixtures(item, named.setdefault(node.nodeid, _NamedFixtures()))
         session.stash[_NAMED] = named
     if "horolog_cluster" in needed:
         from . import cluster  # noqa: F401
@@ -183,7 +183,7 @@ def _horolog_test(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-def _add_fixtures(item: pytest.Item, named: _Named) -> None:
+def _add_fixtures(item: pytest.Item, named: _NamedFixtures) -> None:
     """Add the fixtures that a test names, itself or through others, and that use the broker."""
     known: Mapping[str, Sequence[pytest.FixtureDef[Any]]]
     known = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})

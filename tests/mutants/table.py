@@ -194,9 +194,16 @@ MUTANTS: Final = (
     Mutant(
         "window topics: a reader finds the end at the offset that it asks for",
         "server/handlers/window_fetch.py",
-        "end = max(latest, read.kept_offset)",
-        "end = latest",
+        "last_stable_offset = max(latest, read.kept_offset)",
+        "last_stable_offset = latest",
         "window_topics/test_broker.py::test_positions_between_the_log_start_and_the_log_end",
+    ),
+    Mutant(
+        "window topics: sets go as stored only behind the first that does",
+        "server/window_memory.py",
+        "if known is None or not known.stored[0] <= offset < known.stored[1]:",
+        "if known is None or not offset < known.stored[1]:",
+        "window_topics/test_as_stored.py::test_a_reader_that_goes_back_gets_the_messages_of_the_window",
     ),
     Mutant(
         "window topics: an append of other times wakes no reader",
