@@ -14,7 +14,6 @@ from ..client.cluster.servers import Servers
 from ..client.results import AfterEnd, Found, NoTimestamps
 from ..clock import SystemClock
 from ..protocol.api.log.list_offsets import EARLIEST, LARGEST, LATEST
-from ..times import TimeError
 from .broker_requests import partitions_of
 from .errors import WrongUsage
 from .options import (
@@ -27,7 +26,6 @@ from .options import (
     TopicName,
     check_read_from,
     parse_moment,
-    refused,
 )
 from .output import NOTHING, emit, json_line, json_time, shown_time, table
 
@@ -99,10 +97,7 @@ def offsets(
 def _target(text: str, now_ms: int, any_unit: bool) -> int:
     if text in _NAMED:
         return _NAMED[text]
-    try:
-        return parse_moment(text, now_ms, any_unit)
-    except TimeError as error:
-        raise WrongUsage(f"--at: {refused(error)}; or earliest, latest, largest") from None
+    return parse_moment(text, "--at", now_ms, any_unit, others="earliest, latest, largest")
 
 
 async def _ask(
