@@ -15,10 +15,9 @@ from ..protocol.api.log.describe_removals import (
     PartitionCompleteness,
 )
 from ..protocol.errors import UnknownTopicOrPartition
-from ..times import TimeError
 from ..values import value_class
 from .broker_requests import ask, partitions_of
-from .errors import CommandFailed, WrongUsage, note
+from .errors import CommandFailed, note
 from .options import (
     DEFAULT_SERVER,
     AnyUnit,
@@ -27,7 +26,6 @@ from .options import (
     Server,
     TopicName,
     parse_moment,
-    refused,
 )
 from .output import emit, json_line, json_time, plural, shown_time
 
@@ -63,7 +61,7 @@ def gone(
     A deleted topic can be named, too. Removals that follow one another by the same rule are shown
     as one. --at compares with the time of the first message and the largest time of each removal.
     """
-    at_ms = _time(at, any_unit)
+    at_ms = None if at is None else parse_moment(at, "--at", SystemClock().now_ms(), any_unit)
     found = ask(Admin, server, lambda admin: _describe(admin, topic, partition))
     if not found.topic_id and not found.removals:
         raise CommandFailed(f"topic {topic!r} does not exist, and nothing is known to have left it")
@@ -76,13 +74,6 @@ def gone(
         emit(_as_json(topic, found.topic_id, each) for each in removals)
     else:
         emit(_as_text(topic, found, removals, at_ms))
-
-
-def _time(at: str | None, any_unit: bool) -> int | None:
-    try:
-        return None if at is None else parse_moment(at, SystemClock().now_ms(), any_unit)
-    except TimeError as error:
-        raise WrongUsage(f"--at: {refused(error)}") from None
 
 
 async def _describe(admin: Admin, topic: str, partition: int | None) -> DescribeRemovalsResponse:

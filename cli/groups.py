@@ -27,7 +27,6 @@ from .options import (
     complete_group,
     group,
     parse_moment,
-    refused,
 )
 from .output import (
     NOTHING,
@@ -277,12 +276,9 @@ def _target(text: str, any_unit: bool) -> dict[str, Any]:
         if not _NUMBER.fullmatch(digits) or int(digits) > INT64_MAX:
             raise WrongUsage(f"--to {text}: write offset:N with N from 0 to {INT64_MAX}")
         return {"offset": int(digits)}
-    try:
-        return {"timestamp_ms": parse_moment(text, SystemClock().now_ms(), any_unit)}
-    except TimeError as error:
-        raise WrongUsage(
-            f"--to: {refused(error)}; or earliest, latest, offset:N, +N or -N"
-        ) from None
+    others = "earliest, latest, offset:N, +N or -N"
+    at_ms = parse_moment(text, "--to", SystemClock().now_ms(), any_unit, others=others)
+    return {"timestamp_ms": at_ms}
 
 
 def _part(text: str | None) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from ..client.cluster.servers import Servers
 from ..client.results import AfterEnd, Found, NoTimestamps
 from ..clock import SystemClock
 from ..protocol.api.log.list_offsets import EARLIEST, LARGEST, LATEST
-from ..times import TimeError
 from .broker_requests import partitions_of
 from .errors import WrongUsage
 from .gone import Incompleteness, incompleteness, joined_by_topic
@@ -28,7 +27,6 @@ from .options import (
     TopicName,
     check_read_from,
     parse_moment,
-    refused,
 )
 from .output import NOTHING, emit, json_line, json_time, shown_time, table
 
@@ -104,10 +102,7 @@ def offsets(
 def _target(text: str, now_ms: int, any_unit: bool) -> int:
     if text in _NAMED:
         return _NAMED[text]
-    try:
-        return parse_moment(text, now_ms, any_unit)
-    except TimeError as error:
-        raise WrongUsage(f"--at: {refused(error)}; or earliest, latest, largest") from None
+    return parse_moment(text, "--at", now_ms, any_unit, others="earliest, latest, largest")
 
 
 async def _ask(

@@ -98,10 +98,20 @@ class AtEnd(StrEnum):
 Position = AtOffset | AtTime | AtEnd
 
 
-def parse_moment(text: str, now_ms: int, any_unit: bool = False) -> int:
-    """Parse the time of an option into milliseconds, in the command's time zone. Raises
-    TimeError."""
-    return parse_time(text, now_ms, any_unit, time_zone())
+def parse_moment(
+    text: str, option: str, now_ms: int, any_unit: bool | None, *, others: str = ""
+) -> int:
+    """Parse the time of an option into milliseconds, in the command's time zone.
+
+    `any_unit` is None in a command without --any-unit. Raises WrongUsage; its text names `others`,
+    what the option takes beside a time.
+    """
+    try:
+        return parse_time(text, now_ms, bool(any_unit), time_zone())
+    except TimeError as error:
+        unhinted = any_unit is None and isinstance(error, OtherUnit)
+        more = f"; or {others}" if others else ""
+        raise WrongUsage(f"{option}: {error if unhinted else refused(error)}{more}") from None
 
 
 def parse_position(text: str, option: str, now_ms: int, any_unit: bool) -> Position:
@@ -110,10 +120,8 @@ def parse_position(text: str, option: str, now_ms: int, any_unit: bool) -> Posit
         return _at_offset(text, option)
     if text in tuple(AtEnd):
         return AtEnd(text)
-    try:
-        return AtTime(parse_moment(text, now_ms, any_unit))
-    except TimeError as error:
-        raise WrongUsage(f"{option}: {refused(error)}; or earliest, latest, offset:N") from None
+    others = "earliest, latest, offset:N"
+    return AtTime(parse_moment(text, option, now_ms, any_unit, others=others))
 
 
 def parse_bounds(

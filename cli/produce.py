@@ -23,7 +23,6 @@ from ..clock import Clock, SystemClock
 from ..protocol.errors import CodedError, RequestTimedOut
 from ..protocol.records.layout import BATCH_OVERHEAD, ENTRY_OVERHEAD, MESSAGE_OVERHEAD
 from ..protocol.records.messages.sets import NewRecord
-from ..times import TimeError
 from ..values import value_class
 from .consume.formats import unescaped
 from .errors import INTERRUPTED, CommandFailed, OutputClosed, OutputFailed, WrongUsage
@@ -43,7 +42,6 @@ from .options import (
     Server,
     TopicName,
     parse_moment,
-    refused,
     takes,
 )
 from .output import emit, json_line, json_time
@@ -239,7 +237,7 @@ class _LineFormat:
 def _line_format(given: ProduceArguments, now_ms: int) -> _LineFormat:
     """Return what the options say about lines. Raises WrongUsage for options that do not go
     together."""
-    at_ms = None if given.at is None else _at_ms(given.at, now_ms, given.any_unit)
+    at_ms = None if given.at is None else parse_moment(given.at, "--at", now_ms, given.any_unit)
     if given.any_unit and not given.as_json and at_ms is None:
         raise WrongUsage(
             "--any-unit is about the times of --json and of --at, and plain lines have none"
@@ -264,13 +262,6 @@ def _line_format(given: ProduceArguments, now_ms: int) -> _LineFormat:
         at_ms,
         None if separator is None else argument_bytes(separator),
     )
-
-
-def _at_ms(at: str, now_ms: int, any_unit: bool) -> int:
-    try:
-        return parse_moment(at, now_ms, any_unit)
-    except TimeError as error:
-        raise WrongUsage(f"--at: {refused(error)}") from None
 
 
 Outcome = SentRecord | CodedError
