@@ -118,8 +118,8 @@ class SendsFailed(HorologError, RuntimeError):
     """Sends failed, and the program has not looked at their errors when it leaves the producer's
     `async with` or `with`.
 
-    `count` is the number of these sends. `failures` holds their errors, oldest first, each once;
-    the cause (`__cause__`) is the first one.
+    `count` is the number of these sends. `failures` holds their errors, oldest first, of those with
+    the same text only one; the cause (`__cause__`) is the first one.
     """
 
     def __init__(self, text: str, count: int, failures: tuple[Exception, ...]) -> None:

@@ -112,6 +112,11 @@ class Assignment:
         return sorted(self._partitions)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no partitions are known so far."""
+        return not self._partitions
+
+    @property
     def whole_topics(self) -> list[str]:
         """Topics read as a whole."""
         return list(self._whole)
@@ -233,7 +238,8 @@ class Assignment:
     def take_turns(self) -> None:
         """Move the first partition to the end of the order, because the broker fills a response in
         order."""
-        for first in list(self._partitions)[:1]:
+        first = next(iter(self._partitions), None)
+        if first is not None:
             self._partitions[first] = self._partitions.pop(first)
 
 
@@ -251,7 +257,7 @@ class AssignmentRequests:
     ) -> None:
         self.cluster = cluster
         self._assigned = assigned
-        self._clock = clock
+        self.clock = clock
         self._retry_timeout_ms = retry_timeout_ms
         self._metadata_asked: float | None = None
         """Time of the last metadata request for whole topics, on the monotonic clock."""
@@ -264,7 +270,7 @@ class AssignmentRequests:
         """Find the partitions of whole topics, unless they were requested within the last
         `max_age_s`."""
         topics = self._assigned.whole_topics
-        asked, now = self._metadata_asked, self._clock.monotonic()
+        asked, now = self._metadata_asked, self.clock.monotonic()
         lately = asked is not None and now - asked < max_age_s
         if not topics or (lately and self._assigned.complete):
             return
@@ -307,14 +313,14 @@ class AssignmentRequests:
         await self.find_beginnings()
         offsets = {assigned.key: assigned.position or 0 for assigned in self._assigned}
         lags: dict[TopicPartition, Lag] = {}
-        ask = partial(lags_at, self.cluster, offsets, now_ms=self._clock.now_ms())
+        ask = partial(lags_at, self.cluster, offsets, now_ms=self.clock.now_ms())
         for found in await self.ask(ask):
             if found.error is not None or found.lag is None:
                 raise found.error or ProtocolError(f"no lag of {found.topic}-{found.partition}")
             key = (found.topic, found.partition)
             assigned = self._assigned.get(key)
             if assigned is not None:
-                catch_up = assigned.catch_up_seconds(self._clock.monotonic(), found.lag.messages)
+                catch_up = assigned.catch_up_seconds(self.clock.monotonic(), found.lag.messages)
                 lags[key] = replace(found.lag, catch_up_seconds=catch_up)
         return lags
 
@@ -333,11 +339,9 @@ class AssignmentFetches:
 
     def __init__(
         self,
-        cluster: Route,
         options: FetchOptions,
         assigned: Assignment,
         requests: AssignmentRequests,
-        clock: Clock,
         *,
         metadata_max_age_ms: int,
     ) -> None:
@@ -345,9 +349,8 @@ class AssignmentFetches:
         UnsupportedVersion for options that Kafka does not support."""
         self._assigned = assigned
         self._requests = requests
-        self._clock = clock
         self._metadata_max_age_s = metadata_max_age_ms / 1000
-        self._fetches = Fetches(cluster, options, self._note_ends)
+        self._fetches = Fetches(requests.cluster, options, self._note_ends)
         self._changed = asyncio.Event()
         self.reset: Callable[[Sequence[Assigned]], Awaitable[None]] | None = None
         """Moves partitions whose position is out of range; None: that is an error."""
@@ -404,7 +407,7 @@ class AssignmentFetches:
             self._fetches.ahead(nexts)
 
     def _note_ends(self, results: Results) -> None:
-        now = self._clock.monotonic()
+        now = self._requests.clock.monotonic()
         for key, result in results.items():
             assigned = self._assigned.get(key)
             if assigned is not None:

@@ -23,6 +23,7 @@ from ...protocol.api.log.init_producer_id import (
 from ...protocol.errors import (
     ClusterAuthorizationFailed,
     CodedError,
+    OutOfOrderSequenceNumber,
     UnsupportedForMessageFormat,
     UnsupportedVersion,
 )
@@ -177,24 +178,53 @@ class BatchDelivery:
         deliver = partial(
             self._delivery.until_answered, topic, partition, data, self._acks, since=batch.born
         )
-        identities = self._identities
-        if identities is None or topic in self._without_numbers:
+        identities = self._identities if self._has_numbers(topic) else None
+        if identities is None:
             return await deliver()
-        mark = partial(identities.mark, topic, partition, data)
+        self._delivery.check_time(batch.born)
+        send = partial(self._send_numbered, identities, topic, partition, batch, data)
         try:
-            await self._delivery.retry(mark, since=batch.born)
-            return await _recognised(identities, topic, partition, len(batch.values), deliver)
+            return await send(deliver)
         except _NO_NUMBERS as error:
             if self._required:
                 raise
             self._stop_numbering(topic, error)
+        except OutOfOrderSequenceNumber as error:
+            if self._required:
+                raise
+            # The log lost messages that it had acknowledged. This set is not among them.
+            _log.warning("%s-%s lost messages of this producer: %s", topic, partition, error)
+            return await send(deliver)
         set_producer(data, 0, NO_PRODUCER_ID, -1, -1)
         return await deliver()
 
+    async def _send_numbered(
+        self,
+        identities: Identities,
+        topic: str,
+        partition: int,
+        batch: Batch,
+        data: bytearray,
+        deliver: Callable[..., Awaitable[AppendedSet]],
+    ) -> AppendedSet:
+        mark = partial(identities.mark, topic, partition, data)
+        await self._delivery.retry(mark, since=batch.born)
+        return await _recognised(identities, topic, partition, len(batch.values), deliver)
+
+    def _has_numbers(self, topic: str) -> bool:
+        limit = self._limits.known(topic)
+        if limit is not None and not limit.has_numbers and not self._required:
+            self._note_format(topic, "message.format.version is older than 0.11")
+        return topic not in self._without_numbers
+
+    def _note_format(self, topic: str, why: object) -> None:
+        if self.idempotent and topic not in self._without_numbers:
+            self._without_numbers.add(topic)
+            _log.warning("sending to %s without idempotence: %s", topic, why)
+
     def _stop_numbering(self, topic: str, error: CodedError) -> None:
         if isinstance(error, UnsupportedForMessageFormat):
-            self._without_numbers.add(topic)
-            _log.warning("sending to %s without idempotence: %s", topic, error)
+            self._note_format(topic, error)
         elif self._identities is not None:
             self._identities = None
             _log.warning("sending without idempotence: %s", error)

@@ -54,10 +54,13 @@ class FailedSends(Generic[W]):
         found = [error for one in unread if isinstance(error := error_of(one), Exception)]
         if not found:
             return None
-        distinct = tuple({id(error): error for error in found}.values())
+        distinct: dict[tuple[type[Exception], str], Exception] = {}
+        for error in found:
+            distinct.setdefault((type(error), str(error)), error)
+        failures = tuple(distinct.values())
         count = len(unread) + self._more
-        failed = SendsFailed(_text(count, distinct), count, distinct)
-        failed.__cause__ = distinct[0]
+        failed = SendsFailed(_text(count, failures), count, failures)
+        failed.__cause__ = failures[0]
         return failed
 
 

@@ -439,4 +439,5 @@ class Outbox:
     def _give_up(self, batch: Batch, error: ClientClosed) -> None:
         self._given_up += len(batch.values)
         self._budget.give(batch.size_bytes)
-        batch.fail(error)
+        for waiter in batch.fail(error):
+            waiter.exception()  # asyncio would report each of them; the producer does at once
