@@ -176,7 +176,7 @@ class KeySource:
         if self._path is None:
             self._begin()
         else:
-            self._timer = loop.call_later(LOOK_SECONDS, self._look)
+            self._timer = loop.call_later(LOOK_SECONDS, self._refresh)
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -201,9 +201,9 @@ class KeySource:
             # A caller that is cancelled must not end the read for which others wait.
             await asyncio.shield(asyncio.wait([self._reading]))
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         assert self._loop is not None
-        self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+        self._timer = self._loop.call_later(LOOK_SECONDS, self._refresh)
         if self._look_at_file() != self._stamp:
             self._begin()
 
