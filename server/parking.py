@@ -185,7 +185,7 @@ class ParkingLot:
         """
         if awaited in self.by_awaited:
             if not self._advanced:
-                self._loop.call_soon(self._check)
+                self._loop.call_soon(self._look)
             self._advanced[awaited] = None
 
     def leave(self, parked: _Parked) -> None:
@@ -200,7 +200,7 @@ class ParkingLot:
         if parked.timer is not None:
             parked.timer.cancel()
 
-    def _check(self) -> None:
+    def _look(self) -> None:
         advanced = self._advanced
         self._advanced = {}
         self.look_at(advanced)
