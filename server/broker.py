@@ -38,7 +38,7 @@ from .network.ports import HTTP, KAFKA, NATIVE, Port, Ports
 from .quotas.meter import Meter
 from .replication.member_files import MemberFiles
 from .requests import Handler
-from .rights.guard import audited
+from .rights import audited
 from .security.service import SecurityService
 from .services import ServiceInputs, make_services
 from .trusted_time import TrustedTime
@@ -309,7 +309,7 @@ class Broker:
         handlers = replication.gated(audited(HANDLERS))
         many = replication.gated_many(HANDLERS_OF_MANY)
         if self.security.authorization:
-            from .rights.guard import Guard
+            from .rights import Guard
 
             guard = Guard(self.services, handlers)
             handlers = guard.handlers

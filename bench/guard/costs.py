@@ -30,7 +30,7 @@ from ...protocol.api.security.client_quotas import (
     QuotaOp,
 )
 from ...server.network.endpoint import Caller
-from ...server.rights.guard import Guard
+from ...server.rights import Guard
 from ...server.security.acl_store import Acls
 from ...server.security.acls import Acl
 from ...storage.files import SystemFiles

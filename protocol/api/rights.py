@@ -1,7 +1,7 @@
 """Rights that requests need, in the terms of the requests' declarations (`Api.rights`), and the
 operations that a client may perform on a resource, as a number.
 
-They are Kafka's where Kafka has the request. `server/rights` checks them.
+They are Kafka's where Kafka has the request. `server/rights.py` checks them.
 """
 
 from collections.abc import Iterable

@@ -14,8 +14,7 @@ from ...storage.read.windows import ReadWindow
 from ..handlers.base import Services
 from .access import Query, prepared_log
 from .messages import BUSY
-from .search import content_search
-from .window import Reading
+from .window import Reading, content_search
 
 AT_ONCE: Final = 200
 """Largest number of messages per piece."""

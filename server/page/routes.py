@@ -22,8 +22,7 @@ from .consumers import consumers
 from .download import lines
 from .histogram import histogram
 from .messages import find, messages
-from .settings import settings
-from .topics import members, segments, topics
+from .topics import members, segments, settings, topics
 from .window import window
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "static"

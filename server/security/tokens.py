@@ -164,7 +164,7 @@ class KeySource:
         self.keys = Keys()
         parts = urlsplit(url)
         self._path = Path(unquote(parts.path)) if parts.scheme == "file" else None
-        self._stamp = self._look_at_file()
+        self._stamp = self._file_stamp()
         if self._path is not None:
             try:
                 self.keys = read_keys(_content(self._path))
@@ -176,7 +176,7 @@ class KeySource:
         if self._path is None:
             self._begin()
         else:
-            self._timer = loop.call_later(LOOK_SECONDS, self._look)
+            self._timer = loop.call_later(LOOK_SECONDS, self._refresh)
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -201,13 +201,13 @@ class KeySource:
             # A caller that is cancelled must not end the read for which others wait.
             await asyncio.shield(asyncio.wait([self._reading]))
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         assert self._loop is not None
-        self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
-        if self._look_at_file() != self._stamp:
+        self._timer = self._loop.call_later(LOOK_SECONDS, self._refresh)
+        if self._file_stamp() != self._stamp:
             self._begin()
 
-    def _look_at_file(self) -> tuple[int, int, int] | None:
+    def _file_stamp(self) -> tuple[int, int, int] | None:
         try:
             found = None if self._path is None else os.stat(self._path)
         except OSError:
@@ -224,7 +224,7 @@ class KeySource:
         """Replace the keys by the current ones. If those are invalid, log that and keep the old
         keys."""
         delay = self._refresh_seconds
-        self._stamp = self._look_at_file()
+        self._stamp = self._file_stamp()
         try:
             if self._path is not None:
                 self.keys = read_keys(await asyncio.to_thread(_content, self._path))

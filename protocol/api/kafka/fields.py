@@ -39,7 +39,7 @@ _fields_of: Final = cast(
 )
 
 UNREADABLE: Final[tuple[type[Exception], ...]] = (Unreadable, UnicodeDecodeError)
-"""Errors that a reader raises. They do not say what is wrong; `faults` finds that out."""
+"""Errors that a reader raises. They do not say what is wrong; `find_fault` finds that out."""
 
 _ANY_SIZE: Final = 2**31 - 1
 

@@ -1,5 +1,5 @@
-"""The keys of a cluster in etcd, under `/horolog/NAME/`, and their values: JSON, each with a
-version.
+"""The keys of a cluster in etcd, under `/horolog/NAME/`; their values, versioned JSON; and the
+commands of an operator that change them: create a cluster, and remove a member.
 
 All keys are read together, at one revision, and changed by transactions.
 

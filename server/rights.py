@@ -12,52 +12,47 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from ...protocol.api.groups.list_groups import LIST_GROUPS, ListGroupsResponse
-from ...protocol.api.groups.offset_fetch import (
+from ..protocol.api.groups.list_groups import LIST_GROUPS, ListGroupsResponse
+from ..protocol.api.groups.offset_fetch import (
     LIST_NAMES,
     OFFSET_FETCH,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from ...protocol.api.kafka.refusals import named_field, refused_each
-from ...protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsResponse
-from ...protocol.api.log.fetch import FETCH
-from ...protocol.api.log.list_offsets import LIST_OFFSETS
-from ...protocol.api.log.produce import PRODUCE
-from ...protocol.api.pieces import Pieces
-from ...protocol.api.registry import APIS
-from ...protocol.api.rights import How, Need, When
-from ...protocol.api.schema import Api, replaced
-from ...protocol.api.security.acl_terms import (
-    CLUSTER_NAME,
-    Operation,
-    ResourceType,
-    operation_title,
-)
-from ...protocol.api.topics.alter_configs import ALTER_CONFIGS
-from ...protocol.api.topics.create_partitions import CREATE_PARTITIONS
-from ...protocol.api.topics.create_topics import CREATE_TOPICS
-from ...protocol.api.topics.delete_records import DELETE_RECORDS
-from ...protocol.api.topics.delete_topics import DELETE_TOPICS
-from ...protocol.api.topics.describe_configs import BROKER_RESOURCE, TOPIC_RESOURCE
-from ...protocol.api.topics.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
-from ...protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataResponse
-from ...protocol.errors import (
+from ..protocol.api.kafka.refusals import named_field, refused_each
+from ..protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsResponse
+from ..protocol.api.log.fetch import FETCH
+from ..protocol.api.log.list_offsets import LIST_OFFSETS
+from ..protocol.api.log.produce import PRODUCE
+from ..protocol.api.pieces import Pieces
+from ..protocol.api.registry import APIS
+from ..protocol.api.rights import How, Need, When
+from ..protocol.api.schema import Api, replaced
+from ..protocol.api.security.acl_terms import CLUSTER_NAME, Operation, ResourceType, operation_title
+from ..protocol.api.topics.alter_configs import ALTER_CONFIGS
+from ..protocol.api.topics.create_partitions import CREATE_PARTITIONS
+from ..protocol.api.topics.create_topics import CREATE_TOPICS
+from ..protocol.api.topics.delete_records import DELETE_RECORDS
+from ..protocol.api.topics.delete_topics import DELETE_TOPICS
+from ..protocol.api.topics.describe_configs import BROKER_RESOURCE, TOPIC_RESOURCE
+from ..protocol.api.topics.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
+from ..protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataResponse
+from ..protocol.errors import (
     ClusterAuthorizationFailed,
     CodedError,
     GroupAuthorizationFailed,
     TopicAuthorizationFailed,
 )
-from ...values import value_class
-from ..handlers.base import Services
-from ..handlers.produce import NO_ANSWER
-from ..network.endpoint import Caller
-from ..outcomes import CloseConnection, error_name
-from ..requests import Call, Handler, PendingAnswer, in_turns, then
-from ..security.acl_store import Rights
-from ..security.acls import Resource
-from ..security.audit import DONE
-from ..window_topics import guarded_name
+from ..values import value_class
+from .handlers.base import Services
+from .handlers.produce import NO_ANSWER
+from .network.endpoint import Caller
+from .outcomes import CloseConnection, error_name
+from .requests import Call, Handler, PendingAnswer, in_turns, then
+from .security.acl_store import Rights
+from .security.acls import Resource
+from .security.audit import DONE
+from .window_topics import guarded_name
 
 Outcomes = Iterable[tuple[str, int]]
 """Name and error code of each thing that a request was to change."""
