@@ -93,11 +93,13 @@ ecosystem: $(DEV_READY) $(KERNEL_READY) ## programs of others, each from its reg
 
 docs: $(DEV_READY) ## write the generated pages of docs/
 	@mkdir -p build
-	@for page in settings:config.reference errors:cli.errors_reference \
-	        protocol:protocol.api.reference metrics:server.metrics.reference \
-	        cli:cli.reference security/rights:server.rights.reference; do \
+	@for page in errors:cli.errors_reference protocol:protocol.api.reference cli:cli.reference; do \
 	    $(BIN)/python -m horolog.$${page#*:} > build/page.md; \
 	    mv build/page.md docs/$${page%%:*}.md; \
+	done
+	@for page in settings metrics security/rights; do \
+	    $(BIN)/python -m horolog.server.reference $${page#*/} > build/page.md; \
+	    mv build/page.md docs/$$page.md; \
 	done
 	@cd tests && ../$(BIN)/python -m clients.page > ../build/page.md
 	@mv build/page.md docs/clients.md

@@ -25,6 +25,7 @@ from .client.produce.encoding import Headers
 from .client.produce.failed_sends import FailedSends
 from .client.produce.producer import Producer as _Producer
 from .client.results import ColumnBatch, ConsumerRecord, SentRecord
+from .protocol.api.log.describe_removals import DescribedRemoval
 from .protocol.records.columns import CONTENT, Content
 
 __all__ = ["Admin", "Consumer", "Producer", "TimeWindow"]
@@ -339,6 +340,17 @@ class TimeWindow:
     def untimed(self) -> int:
         """Number of messages read that have no timestamp."""
         return self._window.untimed
+
+    @property
+    def complete_from_ms(self) -> int | None:
+        """Time from which on no message has left the partitions of the window; 0 if none has left
+        them, None before the first message is fetched and where unknown, as at a Kafka cluster."""
+        return self._window.complete_from_ms
+
+    @property
+    def removed(self) -> tuple[DescribedRemoval, ...]:
+        """What had left the partitions when reading began, and may have been in the window."""
+        return self._window.removed
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         return self

@@ -19,15 +19,14 @@ from typing import Any, Final
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from ..protocol.api.log.fetch import FETCH
-from ..protocol.records.batch import build_batch
-from ..protocol.records.record import NewRecord
+from ..protocol.records.batch import NewRecord, build_batch
 from ..testing.requests import fetch, list_offsets, result
 from .apache_kafka import Unavailable
 from .brokers import MIB, ONE_TURN_BYTES, batch, wait_until_idle
 from .figure import check_known, median_ratio, times_in_turns
 from .kafka_sides import Side, Sides, both, bounded, check_answer, found_offset
-from .producing import fetch_all
 from .raw_client import RefusedRequest
+from .requests import fetch_all
 
 _AT_ONCE: Final = 1_000
 _WAIT_SECONDS: Final = 60

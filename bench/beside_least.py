@@ -71,8 +71,8 @@ from .client import BATCH, VALUE, open_consumer, open_producer, send_each
 from .figure import times_in_turns
 from .kafka_sides import Side, Sides, both, check_answer
 from .least import FETCHED_BYTES, answering, looping
-from .producing import fetch_all, filled
 from .raw_client import RawClient, decoded, encoded
+from .requests import fetch_all, filled
 
 _CLIENT_ROUNDS: Final = 9
 

@@ -9,16 +9,22 @@ from .beside import fast_beside_bulk, fast_beside_slow
 from .brokers import MIB
 from .client import client_arrow, client_columns, client_send, client_send_batch
 from .disk import durable_acks, growth
-from .event_loop.longest_turn import longest_turn
 from .figure import Figure
 from .guard.costs import acl_cost, quota_held, tls_cost
-from .producing import batch_rate, fetch_rate, latency_count_cost, produce_rate
-from .round_trips import echo, find_time, produce_one, produce_one_pipelined
-from .starting import empty, of_3500, recovery
-from .windows.index_memory import index_memory
-from .windows.map_cost import time_map_cost
-from .windows.shapes import window_hour
-from .windows.topics import produce_beside_window, window_topic
+from .longest_turn import longest_turn
+from .requests import (
+    batch_rate,
+    echo,
+    fetch_rate,
+    find_time,
+    latency_count_cost,
+    produce_one,
+    produce_one_pipelined,
+    produce_rate,
+)
+from .starting import empty, index_memory, of_3500, recovery
+from .window_topics import produce_beside_window, window_topic
+from .windows import time_map_cost, window_hour
 
 _KIB: Final = 1024
 

@@ -36,7 +36,7 @@ offset. Without a follower it answers at once. There is no epoch and no metadata
 `files ANSWER HEAD_BYTES BODY_BYTES [WRITTEN]` takes one connection, without an event loop. For each
 frame it sends the first HEAD_BYTES of the file ANSWER, from memory, and BODY_BYTES of the rest of
 the file with `sendfile`. The places in the file are as far apart as those of the requests of
-`producing.py`. Before that, all frames of one read are written to the end of the file WRITTEN, with
+`cluster.py`. Before that, all frames of one read are written to the end of the file WRITTEN, with
 one call. The process does not decode requests, so each client has to expect these answers.
 """
 
@@ -74,8 +74,8 @@ from ..protocol.records.kernel import UnchangedSets, take_unchanged
 from ..storage.files import Buffer
 from ..times import INT64_MAX
 from .brokers import RETENTION_LIMIT
-from .producing import PLACES
 from .raw_client import RawClient, newest
+from .requests import PLACES
 
 _OFFSET: Final = Struct(">q")
 _HEAD: Final = Struct(">iq")

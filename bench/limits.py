@@ -53,8 +53,8 @@ from .figure import check_known, median_ratio, quantile, times_in_turns
 from .least import answering, looping, syncing
 from .least_start import libraries
 from .least_start import start_seconds as least_start_seconds
-from .producing import LOG_BYTES, fetch_all, filled
 from .raw_client import RawClient, check_end, encoded
+from .requests import LOG_BYTES, fetch_all, filled
 from .socket_to_file import writing
 from .starting import start_seconds
 

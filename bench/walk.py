@@ -43,10 +43,9 @@ import uvloop
 from ..protocol.api.encodings import Encoding
 from ..protocol.api.kafka import frames as kafka
 from ..protocol.api.native import frames as native
-from ..protocol.records.batch import build_batch
+from ..protocol.records.batch import NewRecord, build_batch
 from ..protocol.records.kernel import FORM
 from ..protocol.records.messages.sets import build_set
-from ..protocol.records.record import NewRecord
 from ..server.network.ports import Addresses
 from ..testing.broker import running_broker
 from ..testing.requests import create_topic, fetch, list_offsets, produce, result

@@ -23,8 +23,15 @@ from ..protocol.api.security.acl_terms import (
     operation_title,
 )
 from ..protocol.api.security.acls import AclFilter
-from ..server.security.acl_filters import Filter, as_creation, asked_acl
-from ..server.security.acl_store import Acls, problem_of, problem_of_host, written
+from ..server.security.acl_store import (
+    Acls,
+    Filter,
+    as_creation,
+    asked_acl,
+    problem_of,
+    problem_of_host,
+    written,
+)
 from ..server.security.acls import Acl, AclTable, Decision, Reason, Resource
 from ..storage.metadata.local_metadata import LocalMetadata
 from .broker_requests import ask

@@ -28,7 +28,7 @@ from .options import DEFAULT_SERVER, Json, Server, group
 from .output import NOTHING, emit, emit_object, json_line, shown_time, table
 
 if TYPE_CHECKING:
-    from ..server.replication.etcd.access import Access
+    from ..server.replication.etcd.client import Access
 
 LogEnds = Mapping[tuple[str, int], Mapping[int, LogEnd]]
 """Log ends by topic and partition, and by the broker that reported them."""
@@ -111,7 +111,7 @@ def create(
     brokers of the cluster, and use the directory of the broker that led last.
     """
     access = _access(name, etcd, credentials, ca, cert, key)
-    from ..server.replication.etcd.administering import create as create_in_etcd
+    from ..server.replication.etcd.store import create as create_in_etcd
 
     with _made(data_dir):
         made = _run(lambda: create_in_etcd(access, name, data_dir, broker_id, replace=replace))
@@ -170,7 +170,7 @@ def remove(
     if not etcd or not name:
         raise WrongUsage(BY_HAND)
     access = _access(name, etcd, credentials, ca, cert, key)
-    from ..server.replication.etcd.administering import remove as remove_in_etcd
+    from ..server.replication.etcd.store import remove as remove_in_etcd
 
     was_there = _run(lambda: remove_in_etcd(access, name, broker_id, accept_loss=accept_loss))
     if as_json:
@@ -190,7 +190,7 @@ def _access(name: str, etcd: str, credentials: str, ca: str, cert: str, key: str
         "cluster.etcd.cert": cert,
         "cluster.etcd.key": key,
     }
-    from ..server.replication.etcd.access import access_of
+    from ..server.replication.etcd.client import access_of
 
     try:
         settings = broker_settings({one: text for one, text in given.items() if text})

@@ -17,7 +17,7 @@ from ..client.consume.consumer import Consumer
 from ..client.produce.producer import Compression, Producer
 from ..client.results import SentRecord
 from ..clock import Clock, SystemClock
-from ..config.units import SIZE, UnitError, parse_amount
+from ..config.setting import SIZE, UnitError, parse_amount
 from ..protocol.errors import HorologError, TopicAlreadyExists, UnknownTopicOrPartition
 from ..times import TimeError, parse_length
 from ..values import value_class

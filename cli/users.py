@@ -18,8 +18,7 @@ from ..client.cluster.servers import Servers
 from ..protocol.api.security.scram_credentials import ScramUpsertion
 from ..protocol.errors import CodedError, DuplicateResource, ResourceNotFound
 from ..protocol.limits import MAX_SCRAM_ITERATIONS, MIN_SCRAM_ITERATIONS
-from ..protocol.sasl.mechanisms import SCRAM_MECHANISMS
-from ..protocol.sasl.plain import MAX_PASSWORD_BYTES
+from ..protocol.sasl.mechanisms import MAX_PASSWORD_BYTES, SCRAM_MECHANISMS
 from ..protocol.sasl.scram import credential_of, salted_password
 from ..server.security.users import (
     DEFAULT_ITERATIONS,

@@ -7,9 +7,8 @@ from typing import Any, Final
 from ..protocol.errors import InvalidConfig
 from ..values import frozen_class
 from .broker_table import BROKER_SETTINGS
-from .setting import Names, OptionValue, Scope, Value
+from .setting import Names, OptionValue, Scope, UnitError, Value
 from .topic_table import TOPIC_NAMES_NOT_OFFERED, TOPIC_SETTINGS, magic_of
-from .units import UnitError
 
 __all__ = [
     "TOPIC_SETTINGS",

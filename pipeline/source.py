@@ -34,7 +34,7 @@ from pyspark.sql.types import StructType
 from ..clock import SystemClock
 from ..compiled import warn_of_reference
 from ..protocol.records.kernel import FORM
-from . import bounds, fetch, planning, segments
+from . import bounds, planning, segments, span_readers
 from .logs import NO_LOGS, TopicLogs, logs_from_json
 from .option_values import OptionError
 from .options import ReadOptions, check_no_shown_secret, read_options, write_options
@@ -187,7 +187,7 @@ class _SpanReader:
             yield from segments.batches(partition.parts, columns, window)
         # If there are no partitions, Spark calls this once with another object.
         elif isinstance(partition, OffsetRange):
-            yield from fetch.batches(partition.span, columns, self._options, window)
+            yield from span_readers.read_span(partition.span, columns, self._options, window)
         settle()
 
 
@@ -268,12 +268,12 @@ class StreamReader(_SpanReader, DataSourceStreamReader, SupportsTriggerAvailable
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
         """Return where the batch after `start` ends; `start` if there is nothing to read yet."""
         asked = questions(self._options.broker)
-        view = self._look(asked, start)
+        view = self._read_bounds(asked, start)
         if self._target is None and not self._take_batch(view):
             # Partitions that have reached their end bound are not waited for.
             growing = {key: offset for key, offset in view.last.items() if view.end[key] >= offset}
             asked.wait_beyond(growing, self._options.idle_wait_ms)
-            view = self._look(asked, start)
+            view = self._read_bounds(asked, start)
             if not self._take_batch(view):
                 self._latest = planning.to_json(view.end, view.logs)
                 return start
@@ -290,7 +290,7 @@ class StreamReader(_SpanReader, DataSourceStreamReader, SupportsTriggerAvailable
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fix the end of the query at the present log ends."""
-        view = self._look(questions(self._options.broker), {})
+        view = self._read_bounds(questions(self._options.broker), {})
         self._target = _Target(view.end, view.logs)
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
@@ -317,7 +317,7 @@ class StreamReader(_SpanReader, DataSourceStreamReader, SupportsTriggerAvailable
     def stop(self) -> None:
         """Do nothing: connections belong to the process."""
 
-    def _look(self, asked: Questions, start: Json) -> _View:
+    def _read_bounds(self, asked: Questions, start: Json) -> _View:
         """Return the offsets that can be read from `start` on. Raises DataLoss."""
         strict = self._options.fail_on_data_loss
         found = asked.topics(self._options.subscription, all_named=strict)

@@ -28,17 +28,17 @@ from ..storage.log.log import Log
 from .dispatch import Dispatcher
 from .events import Events
 from .handlers import HANDLERS, HANDLERS_OF_MANY
-from .handlers.min_insync import warn_at_start
+from .handlers.settings import warn_at_start
 from .listening import make_connections, make_listener, shares_of_files
-from .memory_limit import within_memory
 from .metrics.figures import Figures, LoopLag
-from .network.connection_slots import address_counts
+from .network.connections import address_counts
+from .network.held_memory import within_memory
 from .network.listener import Shares
 from .network.ports import HTTP, KAFKA, NATIVE, Port, Ports
 from .quotas.meter import Meter
 from .replication.member_files import MemberFiles
 from .requests import Handler
-from .rights.audited import audited
+from .rights import audited
 from .security.service import SecurityService
 from .services import ServiceInputs, make_services
 from .trusted_time import TrustedTime
@@ -309,7 +309,7 @@ class Broker:
         handlers = replication.gated(audited(HANDLERS))
         many = replication.gated_many(HANDLERS_OF_MANY)
         if self.security.authorization:
-            from .rights.guard import Guard
+            from .rights import Guard
 
             guard = Guard(self.services, handlers)
             handlers = guard.handlers

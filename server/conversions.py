@@ -33,7 +33,7 @@ class Conversions:
         self._work = work
         self._places = asyncio.Semaphore(CONCURRENT)
         self.under_way = 0
-        """Requests that have a place."""
+        """Number of requests that convert messages now."""
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:

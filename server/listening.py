@@ -20,10 +20,8 @@ from ..protocol.limits import LENGTH_BYTES
 from ..storage.events import Observer
 from .dispatch import Dispatcher
 from .metrics.figures import Figures
-from .network.connection_slots import ConnectionSlots, address_counts, user_places
-from .network.connections import Connections
-from .network.endpoint import Caller, Endpoint, Frames, Source
-from .network.host import ConnectionLimits
+from .network.connections import Connections, ConnectionSlots, address_counts, user_places
+from .network.endpoint import Caller, ConnectionLimits, Endpoint, Frames, Source
 from .network.listener import (
     HTTP_CONNECTIONS,
     Listener,

@@ -11,7 +11,7 @@ from ..memory import settle
 from ..printable import printable
 from ..protocol.errors import HorologError, InvalidConfig
 from .broker import Broker
-from .library_log import library_messages_to, load_lean_log
+from .events import library_messages_to, load_lean_log
 from .network.listener import CannotListen, WrongListeners
 from .network.ports import Addresses
 

@@ -26,13 +26,13 @@ from ..protocol.errors import (
 from ..protocol.window_topics import base_of
 from ..storage.directory.journal import MAX_TOPIC_REMOVALS, Removal
 from ..storage.directory.log_directory import LogDirectory
-from ..storage.directory.position_records import StoredPosition
-from ..storage.directory.position_rules import check_entry, check_name
+from ..storage.directory.position_records import StoredPosition, check_entry, check_name
 from ..storage.directory.topics import TopicEntry
 from ..storage.events import Observer
 from ..storage.log.flush import FlushWork, GroupCommit
 from ..storage.log.log import Log
 from ..storage.metadata.access_records import AccessRecord
+from ..storage.metadata.folder import StateWrite
 from ..storage.metadata.metadata_log import MetadataLog
 from ..storage.metadata.proposals import Proposal, TopicProposals
 from ..storage.metadata.records import (
@@ -43,7 +43,6 @@ from ..storage.metadata.records import (
     PositionsUsed,
     SomeForgotten,
 )
-from ..storage.metadata.state_write import StateWrite
 from ..storage.stepped_change import SteppedChange, Steps
 from .security.service import SecurityService
 from .work import Work

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from ..protocol.api.schema import Array, all_fields
-from ..protocol.api.source import Source
+from ..protocol.api.writing import Source
 from ..protocol.errors import ERRORS, NO_ERROR, CodedError, StorageError, UnknownServerError
 from ..storage.events import Observer
 

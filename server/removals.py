@@ -32,7 +32,8 @@ def removals_of_topic(
     directory: LogDirectory, entry: TopicEntry, principal: str, at_ms: int
 ) -> list[Removal]:
     """Return the entries for the deletion of a topic: one for each partition that is open, from the
-    first on. A log that nobody used is not opened for that; its offsets are not known."""
+    first on. A log that was not opened since the start is not opened for that; its offsets are
+    not known."""
     found = []
     for partition in range(min(entry.partitions, MAX_TOPIC_REMOVALS)):
         log = directory.opened_log((entry.name, partition))

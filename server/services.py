@@ -13,10 +13,9 @@ from ..storage.events import Observer
 from ..storage.files import Files
 from ..storage.log.flush import GroupCommit
 from ..values import value_class
+from .completeness import Completeness
 from .conversions import Conversions
-from .deferrals import Deferrals
-from .groups.factory import set_up_groups
-from .groups.service import GroupService
+from .groups.service import GroupService, set_up_groups
 from .handlers.base import Services
 from .late_appends import LateAppends
 from .logs import Logs
@@ -26,13 +25,12 @@ from .metrics.figures import Figures
 from .metrics.lags import Lags
 from .outcomes import Outcomes
 from .parking import ParkingLot
+from .replication.service import SingleNode, SingleNodeLeadership
 from .scrubbing import SCRUB_INTERVAL_MS, Scrubber
 from .security.service import SecurityService
-from .single_node import SingleNode, SingleNodeLeadership
-from .time_maps import TimeMaps
 from .topic_creation import Creations
 from .trusted_time import TrustedTime
-from .work import Work
+from .work import Deferrals, TimeMaps, Work
 
 MAX_PARKED_FETCHES = 10_000
 """The most fetches that wait at a time. Each holds a timer and its request; if there are more, a
@@ -82,6 +80,7 @@ def make_services(inputs: ServiceInputs, cleanups: AsyncExitStack) -> tuple[Serv
         directory=directory,
         logs=logs,
         metadata=metadata,
+        completeness=Completeness(directory, metadata),
         creations=Creations(directory, settings, metadata, security.audit),
         lags=Lags(logs, directory.committed, work, clock, groups.assignments),
         groups=groups,

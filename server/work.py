@@ -1,4 +1,6 @@
-"""Work that does not fit into a callback: long computations in turns, and calls in threads."""
+"""Work that does not fit into a callback: long computations in turns, calls in threads, the time
+maps that a search of a window needs, and work that is put off until the answers of a turn of the
+event loop are on their way."""
 
 import asyncio
 import types
@@ -12,7 +14,10 @@ from typing import Any, TypeVar
 
 from ..clock import SystemClock
 from ..protocol.api.pieces import Pieces
+from ..storage.log.log import Log
+from ..storage.read import windows
 from ..storage.read.search import Search
+from ..storage.segment.segment import Segment
 
 T = TypeVar("T")
 
@@ -29,6 +34,32 @@ STORAGE_THREADS = 2
 
 READING_THREADS = 4
 """Threads that read messages from the disk for fetches: a disk serves several reads at a time."""
+
+
+class Deferrals:
+    """Deferred steps, run in the order in which they were added."""
+
+    __slots__ = ("_call_soon", "_steps")
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self._call_soon = call_soon
+        self._steps: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+
+    def add(self, step: Callable[..., None], *arguments: Any) -> None:
+        """Defer `step(*arguments)`."""
+        if not self._steps:
+            self._call_soon(self._run)
+        self._steps.append((step, arguments))
+
+    def _run(self) -> None:
+        steps = self._steps
+        try:
+            while steps:
+                step, arguments = steps.popleft()
+                step(*arguments)
+        finally:
+            if steps:  # one of them failed
+                self._call_soon(self._run)
 
 
 class Work:
@@ -172,6 +203,29 @@ class Work:
         for executor in threads:
             executor.shutdown(wait=False, cancel_futures=True)
             await self._loop.run_in_executor(None, executor.shutdown)
+
+
+class TimeMaps:
+    """Makes time maps in threads, each once however many requests wait for it."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._under_way: dict[Segment, asyncio.Task[None]] = {}
+
+    async def make(self, log: Log, segment: Segment) -> None:
+        """Make the missing part of a segment's time map. Raises the errors of damaged messages, and
+        of the disk."""
+        making = self._under_way.get(segment)
+        if making is None:
+            making = self._work.start(self._make(log, segment))
+            self._under_way[segment] = making
+            making.add_done_callback(lambda _: self._under_way.pop(segment))
+        await asyncio.shield(making)
+
+    async def _make(self, log: Log, segment: Segment) -> None:
+        mapping, cuts = windows.mapping(log, segment), segment.cuts
+        await self._work.in_storage_thread(mapping.run)
+        windows.apply_mapping(log, segment, mapping, cuts)
 
 
 class Turns:

@@ -1,17 +1,23 @@
-"""Names in a data directory: topics, partition folders, segment files.
+"""Names in a data directory: topics, partition folders, segment files; and ids like Kafka's, which
+are 128 random bits as 22 characters of base64 for URLs.
 
 A partition's folder is `<topic>-<partition>`. Topic names may contain dots and dashes, so the
 partition is what follows the *last* dash. The name of a segment file is twenty digits, its kind,
 and perhaps a suffix such as `.deleted`.
 """
 
+import base64
 import re
 from collections.abc import Iterable
 from os.path import basename
 from pathlib import Path
+from random import Random
+from typing import Final
 
 from ..protocol.errors import InvalidTopic
 from ..values import value_class
+
+_ID: Final = re.compile(r"[\w-]{22}", re.ASCII)
 
 MAX_TOPIC_NAME = 249
 """In characters. Leaves room in a 255-byte file name for the dash and five digits of
@@ -129,3 +135,14 @@ def segment_bases(names: Iterable[str]) -> list[int]:
     order."""
     found = map(parse_segment_file, names)
     return [one.base_offset for one in found if one and one.kind == "log" and not one.suffix]
+
+
+def random_id(random: Random) -> str:
+    """Return a new id."""
+    bits = random.getrandbits(128).to_bytes(16, "big")
+    return base64.urlsafe_b64encode(bits).rstrip(b"=").decode()
+
+
+def is_id(text: object) -> bool:
+    """Whether `text` has the form of an id."""
+    return isinstance(text, str) and _ID.fullmatch(text) is not None

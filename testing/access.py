@@ -11,16 +11,19 @@ from ..protocol.api.security.authenticate import AuthenticateRequest
 from ..protocol.api.security.sasl_authenticate import SaslAuthenticateRequest
 from ..protocol.api.security.sasl_handshake import SaslHandshakeRequest
 from ..protocol.errors import NO_ERROR, error_from_code
-from ..protocol.sasl.mechanisms import OAUTHBEARER, PLAIN, SaslClient
-from ..protocol.sasl.oauthbearer import OAuthBearerClient
-from ..protocol.sasl.plain import PlainClient
+from ..protocol.sasl.mechanisms import (
+    OAUTHBEARER,
+    PLAIN,
+    OAuthBearerClient,
+    PlainClient,
+    SaslClient,
+)
 from ..protocol.sasl.scram import ScramClient
 from ..server.broker import Broker
 from ..storage.events import ignore_events
 from ..storage.files import SystemFiles
-from ..storage.metadata.access_records import AccessRecord
-from ..storage.metadata.access_state import AccessState
-from ..storage.metadata.offline_metadata import offline_metadata
+from ..storage.metadata.access_records import AccessRecord, AccessState
+from ..storage.metadata.local_metadata import offline_metadata
 from .wire import Wire
 
 R = TypeVar("R")

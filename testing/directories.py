@@ -9,15 +9,15 @@ from random import Random
 
 from ..config.broker import BrokerSettings, broker_settings
 from ..protocol.records.kernel import walk
-from ..protocol.records.messages.message import records
+from ..protocol.records.messages.sets import records
 from ..storage.directory.directory_opening import open_directory
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.position_records import StoredPosition
-from ..storage.directory.random_ids import random_id
 from ..storage.directory.topics import TopicEntry
 from ..storage.files import Files, SystemFiles
 from ..storage.log.log import Log
 from ..storage.metadata.records import PositionsCommitted
+from ..storage.names import random_id
 from ..storage.read import reader
 from ..storage.stepped_change import SteppedChange
 from .clock import ManualClock

@@ -19,8 +19,7 @@ from ..protocol.records.layout import (
     NO_TIMESTAMP,
     Codec,
 )
-from ..protocol.records.messages.message import Entry, Record, entries, records
-from ..protocol.records.messages.sets import NewRecord, build_set
+from ..protocol.records.messages.sets import Entry, NewRecord, Record, build_set, entries, records
 from ..storage.directory.deletion import DeletionQueue
 from ..storage.files import Buffer, SystemFiles
 from ..storage.log.admission import admit_fast

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from ..client.results import ConsumerRecord
 from ..protocol.records.kernel import walk
 from ..protocol.records.layout import NO_TIMESTAMP
-from ..protocol.records.messages.message import records
+from ..protocol.records.messages.sets import records
 from ..server.broker import Broker
 from ..storage.log.log import Log
 from ..storage.read import reader

@@ -30,19 +30,19 @@ from ...protocol.api.security.client_quotas import (
     QuotaOp,
 )
 from ...server.network.endpoint import Caller
-from ...server.rights.guard import Guard
+from ...server.rights import Guard
 from ...server.security.acl_store import Acls
 from ...server.security.acls import Acl
 from ...storage.files import SystemFiles
-from ...storage.metadata.offline_metadata import offline_metadata
+from ...storage.metadata.local_metadata import offline_metadata
 from ...testing.broker import running_broker
 from ...testing.logs import RecordedEvents
 from ...testing.requests import create_topic, list_offsets, produce, result
 from ...testing.wire import wire
 from ..brokers import MIB, ONE_TURN_BYTES, RETENTION_LIMIT, broker, data_folder, sets
 from ..figure import Figure, rate_beside, times_in_turns
-from ..producing import Filling, fetch_all, filled
 from ..raw_client import RawClient, check_end, encoded, newest
+from ..requests import Filling, fetch_all, filled
 
 HELD: Final = "held"
 _LATEST: Final = -1

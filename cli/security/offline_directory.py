@@ -7,8 +7,7 @@ from typing import Annotated, Final, TypeVar
 import typer
 
 from ...storage.files import SystemFiles, make_directory_safely
-from ...storage.metadata.local_metadata import LocalMetadata
-from ...storage.metadata.offline_metadata import offline_metadata
+from ...storage.metadata.local_metadata import LocalMetadata, offline_metadata
 from ..errors import CommandFailed
 
 DataDir = Annotated[

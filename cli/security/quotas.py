@@ -12,7 +12,7 @@ import typer
 
 from ...client.administer.access import QuotaAdmin
 from ...client.cluster.servers import Servers
-from ...config.units import RATE, form_of, format_amount, parse_amount
+from ...config.setting import RATE, form_of, format_amount, parse_amount
 from ...protocol.api.security.client_quotas import QuotaAlteration, QuotaOp
 from ...protocol.errors import CodedError
 from ...server.quotas.rules import (

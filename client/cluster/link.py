@@ -200,8 +200,8 @@ async def _finish(connection: ClientConnection) -> None:
         connection.abort()
 
 
-class NobodyLeads(ConnectionFailed):
-    """Brokers answered, but none of them leads; one may become leader soon."""
+class NoLeader(ConnectionFailed):
+    """Brokers answered, but none of them is the leader. One may become leader soon."""
 
 
 async def connect_to_leader(addresses: Sequence[str], reach: Reach) -> ClientConnection:
@@ -211,7 +211,7 @@ async def connect_to_leader(addresses: Sequence[str], reach: Reach) -> ClientCon
     address that a follower names as its leader is asked too. A broker that does not lead is asked
     again while another one, perhaps a lost one, has not answered.
 
-    Raises NobodyLeads if none leads, ConnectionFailed if none can be reached, and a security or
+    Raises NoLeader if no broker leads, ConnectionFailed if none can be reached, and a security or
     authentication error if that is why.
     """
     asked: dict[asyncio.Future[tuple[ClientConnection | None, str | None]], str] = {}
@@ -240,7 +240,7 @@ async def connect_to_leader(addresses: Sequence[str], reach: Reach) -> ClientCon
                 continue
             if connection is not None:
                 return connection
-            failures[address] = NobodyLeads(f"{address} does not lead")
+            failures[address] = NoLeader(f"{address} does not lead")
             if leader is not None:
                 ask_first(leader)
             asked[asyncio.ensure_future(_ask(reach, address, AGAIN_S))] = address
@@ -287,6 +287,6 @@ def _none_leads(addresses: Sequence[str], failures: Sequence[HorologError]) -> H
         if not isinstance(failure, ConnectionFailed):
             return failure
     reasons = "; ".join(failure.message for failure in failures)
-    reached = any(isinstance(failure, NobodyLeads) for failure in failures)
-    kind = NobodyLeads if reached else ConnectionFailed
+    reached = any(isinstance(failure, NoLeader) for failure in failures)
+    kind = NoLeader if reached else ConnectionFailed
     return kind(f"no leader at {','.join(addresses)}: {reasons}")

@@ -41,7 +41,7 @@ from ...protocol.window_topics import WindowName, parse_window_name
 from ..errors import ClientClosed, ConnectionFailed
 from ..responses import check, topic_result
 from .connection import ClientConnection, connect
-from .link import ClientLink, NobodyLeads, connect_to_leader
+from .link import ClientLink, NoLeader, connect_to_leader
 from .metadata import ClusterMap
 from .replicas import ReplicaReads
 from .retry import (
@@ -153,7 +153,7 @@ class Route:
         """Connect to the leader. If brokers answer but none leads, as between two leaders, wait for
         one as long as for the answer to a request."""
         end = asyncio.get_running_loop().time() + self._request_timeout_ms / 1000
-        failure: NobodyLeads | None = None
+        failure: NoLeader | None = None
         limit = asyncio.timeout(None)  # the first attempt has its own limits
         try:
             async with limit:
@@ -161,7 +161,7 @@ class Route:
                     try:
                         await self._link(self.address, lane).connection()
                         return
-                    except NobodyLeads as error:
+                    except NoLeader as error:
                         failure = error
                         limit.reschedule(end)
         except TimeoutError:

@@ -4,8 +4,9 @@ import asyncio
 import random
 import secrets
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Protocol
 
+from ...protocol.api.schema import Api
 from ...protocol.api.security.authenticate import (
     AUTHENTICATE,
     AuthenticateRequest,
@@ -30,15 +31,10 @@ from ...protocol.errors import (
     UnsupportedVersion,
     error_from_code,
 )
-from ...protocol.sasl.mechanisms import SaslClient
-from ...protocol.sasl.oauthbearer import OAuthBearerClient
-from ...protocol.sasl.plain import PlainClient
+from ...protocol.sasl.mechanisms import OAuthBearerClient, PlainClient, SaslClient
 from ...protocol.sasl.scram import ScramClient
 from ..errors import SecurityError
 from .security import Mechanism, Secret, SecretText, Security, TokenSource
-
-if TYPE_CHECKING:
-    from ..cluster.connection import ClientConnection
 
 _MAX_STEPS: Final = 4
 """Largest number of messages of a SASL exchange. No mechanism here needs more; a broker that
@@ -56,7 +52,29 @@ _KAFKA_LEAST_S: Final = 1.05
 accepts a late one if no other request was sent before it."""
 
 
-async def authenticate(connection: "ClientConnection", security: Security) -> None:
+class SaslConnection(Protocol):
+    """The connection on which a client authenticates."""
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def native(self) -> bool:
+        """Whether the connection speaks the native protocol, not Kafka's."""
+
+    @property
+    def answered_in_s(self) -> float:
+        """Seconds until every request in flight is answered or has timed out."""
+
+    def submit(self, api: Api, body: object, *, wait_ms: int = 0) -> Awaitable[Any]:
+        """Send a request now; the result gets the response, or the error."""
+
+    def authenticated(self, authenticate_again_in_s: float | None) -> None:
+        """Record a successful login, and the time in seconds after which the client authenticates
+        again; None: never."""
+
+
+async def authenticate(connection: SaslConnection, security: Security) -> None:
     """Authenticate the client and, where the mechanism allows it, the broker.
 
     Requests in flight are answered first. Raises SaslAuthenticationFailed,
@@ -123,7 +141,7 @@ async def _respond(client: SaslClient, challenge: bytes) -> bytes | None:
     return await asyncio.to_thread(client.respond, challenge)
 
 
-async def _kafka(connection: "ClientConnection", client: SaslClient) -> int:
+async def _kafka(connection: SaslConnection, client: SaslClient) -> int:
     """Authenticate with Kafka's requests. Returns the session lifetime in milliseconds; 0 without
     end."""
     wait_ms = int(connection.answered_in_s * 1000)
@@ -146,7 +164,7 @@ async def _kafka(connection: "ClientConnection", client: SaslClient) -> int:
     raise SaslAuthenticationFailed("it goes on asking after all was said")
 
 
-async def _native(connection: "ClientConnection", client: SaslClient) -> int:
+async def _native(connection: SaslConnection, client: SaslClient) -> int:
     """Authenticate with the native request. Returns the session lifetime in milliseconds; 0 without
     end."""
     wait_ms = int(connection.answered_in_s * 1000)

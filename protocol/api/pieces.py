@@ -10,8 +10,7 @@ from typing import Any, Final, TypeVar, cast
 
 from ..limits import MAX_PIECE_VALUES
 from .schema import Array, Data, Text, WireType, all_fields
-from .source import Source
-from .writing import InMemory, Part, Written
+from .writing import InMemory, Part, Source, Written
 
 T = TypeVar("T")
 

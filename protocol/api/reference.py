@@ -1,15 +1,43 @@
-"""Writes `docs/protocol.md` from the declarations: `python -m horolog.protocol.api.reference`."""
+"""Writes `docs/protocol.md` from the declarations: `python -m horolog.protocol.api.reference`.
+
+`EXAMPLES` are the requests and responses that the page shows byte by byte: one line of hexadecimal
+for each value, with its meaning.
+"""
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
+import msgpack
+
+from ...values import value_class
 from .. import limits
-from .hex_dump import hex_dump
+from ..limits import LENGTH_BYTES
+from ..records.messages.sets import NewRecord, build_set
+from .log.fetch import (
+    FETCH,
+    FetchPartition,
+    FetchPartitionResult,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    FetchTopicResult,
+)
+from .log.produce import (
+    PRODUCE,
+    ProducePartition,
+    ProducePartitionResult,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopic,
+    ProduceTopicResult,
+)
 from .native.frames import encode_request, encode_response
-from .reference_examples import EXAMPLES
 from .registry import APIS
 from .schema import Api, Array, Field, all_fields
+
+_BYTES_PER_LINE: Final = 16
+_INDENT: Final = "  "
 
 _INTRODUCTION = f"""\
 # The native protocol
@@ -82,6 +110,79 @@ client needs for each.
 | api | request | native | Kafka | served by | |
 |---:|---|---|---|---|---|
 """
+
+
+@value_class
+class Example:
+    """One exchange of a request and a response."""
+
+    title: str
+    text: str
+    api: Api
+    version: int
+    correlation_id: int
+    request: Any
+    response: Any
+
+
+_TIMESTAMP_MS: Final = 1_479_144_272_509
+_SET: Final = bytes(build_set([NewRecord(b"hello", None, _TIMESTAMP_MS)]))
+_STORED: Final = bytes(build_set([NewRecord(b"hello", None, _TIMESTAMP_MS)], base_offset=41))
+
+EXAMPLES: Final = (
+    Example(
+        title="Produce one message",
+        text=f"The value `hello`, without a key, with the timestamp {_TIMESTAMP_MS}, goes to "
+        "partition 0 of `clicks`. The broker gives it the offset 41. The record set is one "
+        "message in format v1: offset (8 bytes), size (4), CRC-32 (4), magic 1, attributes 0, "
+        "timestamp (8), key length -1 (4), value length 5 (4), value.",
+        api=PRODUCE,
+        version=2,
+        correlation_id=1,
+        request=ProduceRequest(
+            acks=-1,
+            topics=[
+                ProduceTopic(
+                    name="clicks", partitions=[ProducePartition(partition=0, records=_SET)]
+                )
+            ],
+        ),
+        response=ProduceResponse(
+            topics=[
+                ProduceTopicResult(
+                    name="clicks",
+                    partitions=[ProducePartitionResult(partition=0, base_offset=41)],
+                )
+            ]
+        ),
+    ),
+    Example(
+        title="Fetch it",
+        text="Everything from offset 41 on, waiting up to half a second for the first byte. The "
+        "message comes back as it was sent, except for its offset.",
+        api=FETCH,
+        version=3,
+        correlation_id=2,
+        request=FetchRequest(
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=1 << 24,
+            topics=[
+                FetchTopic(name="clicks", partitions=[FetchPartition(partition=0, fetch_offset=41)])
+            ],
+        ),
+        response=FetchResponse(
+            topics=[
+                FetchTopicResult(
+                    name="clicks",
+                    partitions=[
+                        FetchPartitionResult(partition=0, high_watermark=42, records=_STORED)
+                    ],
+                )
+            ]
+        ),
+    ),
+)
 
 
 def page() -> str:
@@ -179,6 +280,55 @@ def _field_versions(spec: Field, api: Api) -> str:
     if spec.native or spec.native_since is not None:
         words.append("*native*")
     return " ".join(words)
+
+
+def hex_dump(frame: bytes) -> Iterator[str]:
+    """Yield the lines of a whole frame, its length first, in two columns."""
+    length = frame[:LENGTH_BYTES]
+    yield from _columns(length, f"length: {int.from_bytes(length, 'big')}")
+    payload = frame[LENGTH_BYTES:]
+    unpacker = msgpack.Unpacker(max_buffer_size=len(payload))
+    unpacker.feed(payload)
+    yield from _value(unpacker, payload, 0, b"", "")
+
+
+def _value(unpacker: Any, data: bytes, depth: int, key: bytes, name: str) -> Iterator[str]:
+    """Yield the lines of one value. `key` is the bytes of its map key, which share its line."""
+    start = unpacker.tell()
+    first = data[start]
+    label = _INDENT * depth + (f"{name}: " if name else "")
+    if 0x90 <= first <= 0x9F or first in (0xDC, 0xDD):
+        count = unpacker.read_array_header()
+        yield from _columns(key + data[start : unpacker.tell()], f"{label}array of {count}")
+        for _ in range(count):
+            yield from _value(unpacker, data, depth + 1, b"", "")
+    elif 0x80 <= first <= 0x8F or first in (0xDE, 0xDF):
+        count = unpacker.read_map_header()
+        yield from _columns(key + data[start : unpacker.tell()], f"{label}map of {count}")
+        for _ in range(count):
+            key_start = unpacker.tell()
+            inner_name = unpacker.unpack()
+            inner_key = data[key_start : unpacker.tell()]
+            yield from _value(unpacker, data, depth + 1, inner_key, inner_name)
+    else:
+        text = _scalar(unpacker.unpack())
+        yield from _columns(key + data[start : unpacker.tell()], label + text)
+
+
+def _scalar(value: object) -> str:
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    return "nil" if value is None else str(value).lower()
+
+
+def _columns(data: bytes, text: str) -> Iterator[str]:
+    width = 3 * _BYTES_PER_LINE + 1
+    for start in range(0, len(data), _BYTES_PER_LINE):
+        part = data[start : start + _BYTES_PER_LINE].hex(" ")
+        last = start + _BYTES_PER_LINE >= len(data)
+        yield f"{part:{width}}{text}" if last else part
 
 
 if __name__ == "__main__":

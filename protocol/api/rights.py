@@ -1,13 +1,32 @@
-"""Rights that requests need, in the terms of the requests' declarations (`Api.rights`).
+"""Rights that requests need, in the terms of the requests' declarations (`Api.rights`), and the
+operations that a client may perform on a resource, as a number.
 
-They are Kafka's where Kafka has the request. `server/rights` checks them.
+They are Kafka's where Kafka has the request. `server/rights.py` checks them.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
 from ...values import value_class
 from .security.acl_terms import Operation, ResourceType
+
+NOT_ASKED: Final = -(2**31)
+"""The number in an answer when the client did not ask for the operations."""
+
+GROUP_OPERATIONS: Final = (Operation.READ, Operation.DELETE, Operation.DESCRIBE)
+"""Operations that Kafka's ACLs have for a group."""
+
+CLUSTER_OPERATIONS: Final = (
+    Operation.CREATE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.CLUSTER_ACTION,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+    Operation.IDEMPOTENT_WRITE,
+)
+"""Operations that Kafka's ACLs have for the cluster."""
 
 
 class How(StrEnum):
@@ -77,3 +96,8 @@ ALTERS_CONFIGS: Final = (
     each(Operation.ALTER_CONFIGS, ResourceType.TOPIC, When.OF_TOPIC),
     each(Operation.ALTER_CONFIGS, ResourceType.CLUSTER, When.OF_BROKER),
 )
+
+
+def bits(operations: Iterable[Operation]) -> int:
+    """Return the number for these operations."""
+    return sum(1 << operation for operation in operations)

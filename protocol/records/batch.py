@@ -1,4 +1,5 @@
-"""Record batches (magic 2): reading, checking, changing in place, building.
+"""Messages as a consumer receives them and as a producer sends them, and record batches (magic 2):
+reading, checking, changing in place, building.
 
 A batch is one entry. A position is that of its first byte in the buffer.
 """
@@ -7,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
+from ...values import value_class
 from ..errors import CorruptMessage, InvalidRecord
 from .codecs.codec import compress, decompress, open_sent
 from .kernel import RecordCursor, RecordEncoder, check_records, crc32c, find_timestamp
@@ -24,6 +26,7 @@ from .layout import (
     MAX_TIMESTAMP_AT,
     NO_LEADER_EPOCH,
     NO_PRODUCER_ID,
+    NO_TIMESTAMP,
     PRODUCER_ID_AT,
     TRANSACTIONAL_BIT,
     Buffer,
@@ -31,13 +34,38 @@ from .layout import (
     TimestampType,
 )
 from .problems import record_error
-from .record import NewRecord, Record
 
 _HEADER: Final = Struct(">qiiBIHiqqqhii")
 _CRC: Final = Struct(">I")
 _TIMESTAMP: Final = Struct(">q")
 _PRODUCER: Final = Struct(">qhi")
 _LOW_ATTRIBUTES_AT: Final = BATCH_ATTRIBUTES_AT + 1
+
+
+@value_class
+class Record:
+    """One message as a consumer receives it."""
+
+    offset: int
+    timestamp_ms: int
+    """Timestamp in ms since the epoch; -1 if the message has none."""
+    timestamp_type: TimestampType | None
+    """`None` for v0 messages, which have no time."""
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    """Names and values, in the order in which they were sent; names can repeat. Only in v2."""
+
+
+@value_class
+class NewRecord:
+    """A message that has no offset yet."""
+
+    value: bytes | None
+    key: bytes | None = None
+    timestamp_ms: int = NO_TIMESTAMP
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    """Headers; only v2 has them."""
 
 
 class BatchHeader(NamedTuple):

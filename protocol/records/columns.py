@@ -14,8 +14,8 @@ from .binary import BinaryColumn
 from .kernel import Gathered, Walk, gather, gather_records, walk
 from .kernel.terms import OWN, Problem, RecordHeaders
 from .layout import NO_TIMESTAMP, Buffer, Codec
-from .messages.conversion import runs
-from .messages.message import entries, open_set
+from .messages.downconversion import runs
+from .messages.sets import entries, open_set
 from .problems import problem_error
 
 Content = Literal["keys", "values", "headers"]

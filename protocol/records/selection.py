@@ -39,9 +39,8 @@ from .layout import (
     Buffer,
     Codec,
 )
-from .messages.conversion import PIECE_BYTES, DamagedSlice, Steps, runs
-from .messages.message import Entry, entries, open_set
-from .messages.sets import build_wrapper
+from .messages.downconversion import PIECE_BYTES, DamagedSlice, Steps, runs
+from .messages.sets import Entry, build_wrapper, entries, open_set
 from .problems import problem_error
 
 Choose = Callable[[Buffer, Buffer], tuple[Buffer, int]]
@@ -146,7 +145,7 @@ class _Selection:
         )
 
     def add_piece(self, start: int, piece: Walk) -> Steps[None]:
-        """Add the sets from `start` that `piece` is the walk over."""
+        """Add the sets that `piece` walked over, the first at `start`."""
         for begin, end, codec in runs(self._data, start, piece.end):
             if codec is None:
                 yield from self._add_batch(begin, end)

@@ -62,7 +62,7 @@ def describe(
 
 
 def _describing(services: Services, request: DescribeAclsRequest) -> Pieces[DescribeAclsResponse]:
-    from ..security.acl_filters import Filter
+    from ..security.acl_store import Filter
 
     wanted = Filter(request)
     resources: dict[tuple[int, int, str], DescribedAcls] = {}
@@ -102,7 +102,7 @@ def create(
 
 
 def _creating(services: Services, request: CreateAclsRequest, call: Call) -> Pieces[PendingAnswer]:
-    from ..security.acl_filters import new_acl
+    from ..security.acl_store import new_acl
 
     results: list[AclCreationResult] = []
     wanted: list[tuple[Acl, AclCreationResult]] = []
@@ -152,7 +152,7 @@ def delete(
 
 
 def _deleting(services: Services, request: DeleteAclsRequest, call: Call) -> Pieces[PendingAnswer]:
-    from ..security.acl_filters import Filter, Filters
+    from ..security.acl_store import Filter, Filters
 
     results: list[AclFilterResult] = []
     good: list[tuple[Filter, AclFilterResult]] = []

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable
 
 from ...clock import Clock
 from ...config.broker import BrokerSettings
-from ...protocol.api.operations import bits
+from ...protocol.api.rights import bits
 from ...protocol.api.security.acl_terms import Operation, ResourceType
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.log.flush import GroupCommit
 from ...values import value_class
+from ..completeness import Completeness
 from ..conversions import Conversions
-from ..deferrals import Deferrals
 from ..groups.service import GroupService
 from ..late_appends import LateAppends
 from ..logs import Logs
@@ -23,10 +23,9 @@ from ..replication.service import Replication
 from ..requests import Call
 from ..scrubbing import Scrubber
 from ..security.service import SecurityService
-from ..time_maps import TimeMaps
 from ..topic_creation import Creations
 from ..trusted_time import TrustedTime
-from ..work import Work
+from ..work import Deferrals, TimeMaps, Work
 
 
 @value_class
@@ -37,6 +36,7 @@ class Services:
     directory: LogDirectory
     logs: Logs
     metadata: MetadataStore
+    completeness: Completeness
     creations: Creations
     lags: Lags
     groups: GroupService

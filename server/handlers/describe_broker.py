@@ -19,8 +19,8 @@ from ...protocol.records.kernel import FORM
 from ..network.listener import files_wanted
 from ..requests import Call, PendingAnswer
 from .base import Services
-from .min_insync import unmet_topics
 from .registration import handles
+from .settings import unmet_topics
 
 
 @handles(DESCRIBE_BROKER)

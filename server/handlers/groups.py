@@ -57,7 +57,7 @@ from ...protocol.errors import (
     NotCoordinator,
     UnsupportedVersion,
 )
-from ...storage.directory.position_rules import check_name
+from ...storage.directory.position_records import check_name
 from ..groups.member import IdGiven, Joined, Joining, Protocol, Refused, Synced
 from ..groups.service import Answer
 from ..requests import Call, PendingAnswer, in_turns

@@ -42,12 +42,12 @@ from ...protocol.api.groups.list_groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from ...protocol.api.operations import GROUP_OPERATIONS
+from ...protocol.api.rights import GROUP_OPERATIONS
 from ...protocol.api.security.acl_terms import ResourceType
 from ...protocol.errors import GroupIdNotFound
 from ...protocol.limits import MAX_LISTED
-from ...storage.directory.position_reading import NameSummary
-from ...storage.directory.position_rules import check_name
+from ...storage.directory.position_records import check_name
+from ...storage.directory.position_table import NameSummary
 from ..groups.group import Group
 from ..groups.states import State
 from ..requests import Call, PendingAnswer

@@ -58,8 +58,13 @@ from ...protocol.errors import (
 from ...protocol.lag import Lag
 from ...protocol.limits import MAX_LISTED
 from ...protocol.window_topics import base_of, find_window
-from ...storage.directory.position_records import BROKERS, KEPT, NO_EPOCH, StoredPosition
-from ...storage.directory.position_rules import check_name
+from ...storage.directory.position_records import (
+    BROKERS,
+    KEPT,
+    NO_EPOCH,
+    StoredPosition,
+    check_name,
+)
 from ...storage.read.window_sets import knowledge_of
 from ...times import INT64_MAX
 from ..groups.group import CONSUMER, Group, NoSubscription, topics_of

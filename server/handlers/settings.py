@@ -9,6 +9,10 @@ incremental-alter-configs (key 44): versions 0 to 1, native 0 to 1 (KIP-339)
      1  compact encoding (KIP-482)
 
 Left out: documentation and types of settings (KIP-569), changes of a broker's settings.
+
+A topic's `min.insync.replicas` may be above the number of brokers that can be in sync. Messages
+with acks=all are refused then, and waiting does not help. It is allowed, because brokers may be
+added, so the broker warns: at its start, and when a topic is created or altered.
 """
 
 from collections import Counter
@@ -51,14 +55,18 @@ from ...protocol.api.topics.incremental_alter_configs import (
     IncrementalConfig,
 )
 from ...protocol.errors import InvalidConfig, InvalidRequest
-from ...protocol.window_topics import base_of
+from ...protocol.limits import MAX_DESCRIBED_WINDOWS
+from ...protocol.window_topics import base_of, find_window
 from ...storage.directory.topics import TopicEntry
+from ...storage.events import Observer
 from ...storage.stepped_change import Steps
 from ..requests import Call, PendingAnswer, in_turns
 from .base import Services
 from .changing import answer_later
-from .min_insync import warn_of_topic
 from .registration import handles
+
+_SETTING: Final = "min.insync.replicas"
+_EVENT: Final = "min_insync_unmet"
 
 _SOURCES: Final = {"topic": FROM_TOPIC, "broker": FROM_BROKER, "default": FROM_DEFAULT}
 
@@ -79,9 +87,13 @@ def _describing(
     services: Services, request: DescribeConfigsRequest, call: Call
 ) -> Pieces[DescribeConfigsResponse]:
     results = []
+    topics, windows = services.directory.topics(), 0
     for (kind, name), keys in _described_once(request).items():
         result = DescribeConfigsResult(resource_type=kind, resource_name=name)
         try:
+            if kind == TOPIC_RESOURCE and find_window(topics, name) is not None:
+                windows += 1
+                _check_windows(windows)
             described = _describer(kind)(services, name, call)
         except Exception as error:
             outcome = services.outcomes.of(error, api="describe-configs")
@@ -94,6 +106,15 @@ def _describing(
         results.append(result)
         yield
     return DescribeConfigsResponse(results=results)
+
+
+def _check_windows(windows: int) -> None:
+    """Raise `InvalidRequest` for more windows than one answer may describe."""
+    if windows > MAX_DESCRIBED_WINDOWS:
+        raise InvalidRequest(
+            f"the request names more than {MAX_DESCRIBED_WINDOWS} windows; a window has the "
+            "settings of its base, which is described once: name the base, or fewer windows"
+        )
 
 
 def _described_once(
@@ -358,3 +379,49 @@ def _changed_list(config: IncrementalConfig, name: str, standing: Callable[[str]
     if config.config_operation == incremental_alter_configs.APPEND:
         return ",".join(dict.fromkeys([*before, *items]))
     return ",".join(item for item in before if item not in items)
+
+
+def unmet_topics(services: Services) -> list[tuple[str, int]]:
+    """Return the topics whose own value is too high, with the value, sorted by name."""
+    most = services.replication.most_in_sync()
+    if most is None:
+        return []
+    wanted = ((name, _own_value(entry)) for name, entry in services.directory.topics().items())
+    return sorted((name, value) for name, value in wanted if value > most)
+
+
+def warn_at_start(services: Services, observe: Observer) -> None:
+    """Warn if the broker's value, or a topic's own, is too high; only of the first such topic. With
+    etcd nothing is said, because other brokers may join later."""
+    most = services.replication.most_in_sync()
+    if most is None or services.settings.cluster_etcd:
+        return
+    wanted = services.settings.min_insync_replicas
+    if wanted > most:
+        _warn(observe, wanted, most)
+    found = unmet_topics(services)
+    if found:
+        name, wanted = found[0]
+        _warn(observe, wanted, most, topic=name, topics=len(found))
+
+
+def warn_of_topic(services: Services, entry: TopicEntry) -> None:
+    """Warn if the value of a topic that was just created or altered is too high."""
+    wanted, most = _own_value(entry), services.replication.most_in_sync()
+    if most is not None and wanted > most:
+        _warn(services.outcomes.observe, wanted, most, topic=entry.name)
+
+
+def _own_value(entry: TopicEntry) -> int:
+    return int(entry.overrides.get(_SETTING, 0))
+
+
+def _warn(observe: Observer, wanted: int, most: int, **fields: object) -> None:
+    observe(
+        _EVENT,
+        min_insync_replicas=wanted,
+        brokers=most,
+        hint="acks=all is refused until as many brokers are in sync; alter min.insync.replicas, or "
+        "have more brokers",
+        **fields,
+    )

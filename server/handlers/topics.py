@@ -55,8 +55,8 @@ from ..requests import Call, PendingAnswer
 from ..window_topics import check_creation, check_not_window
 from .base import Services
 from .changing import answer_later
-from .min_insync import warn_of_topic
 from .registration import handles
+from .settings import warn_of_topic
 
 DEFAULT = -1
 """`num_partitions` and `replication_factor` that leave the choice to the broker."""

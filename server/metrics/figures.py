@@ -90,19 +90,19 @@ class LoopLag:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        self._look_at(self._loop.time() + INTERVAL_SECONDS)
+        self._measure_at(self._loop.time() + INTERVAL_SECONDS)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look_at(self, due: float) -> None:
-        self._timer = self._loop.call_at(due, self._look, due)
+    def _measure_at(self, due: float) -> None:
+        self._timer = self._loop.call_at(due, self._measure, due)
 
-    def _look(self, due: float) -> None:
+    def _measure(self, due: float) -> None:
         now = self._loop.time()
         self._spread.add(max(now - due, 0.0))
-        self._look_at(now + INTERVAL_SECONDS)
+        self._measure_at(now + INTERVAL_SECONDS)
 
 
 @dataclass(slots=True)

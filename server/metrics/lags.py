@@ -17,9 +17,9 @@ from ...protocol.consumer_protocol import read_assignment
 from ...protocol.errors import HorologError
 from ...protocol.lag import Lag, Pace, lag_seconds
 from ...protocol.records.layout import NO_TIMESTAMP, TimestampType
-from ...protocol.records.messages.message import records
-from ...storage.directory.position_reading import PositionReading
+from ...protocol.records.messages.sets import records
 from ...storage.directory.position_records import StoredPosition
+from ...storage.directory.position_table import PositionReading
 from ...storage.log.log import Log
 from ...storage.read import reader
 from ...values import value_class

@@ -67,6 +67,10 @@ def replica_families(figures: ReplicaFigures | None) -> Iterator[Family]:
         "leader or to a follower.",
         one.not_copied,
     )
+    yield from _lag_families(one)
+
+
+def _lag_families(one: ReplicaFigures) -> Iterator[Family]:
     yield Family(
         "horolog_replica_lag",
         "gauge",

@@ -27,11 +27,10 @@ from ..metrics.figures import count
 from ..outcomes import CloseConnection
 from ..requests import PendingAnswer
 from .deadline import Deadline, IdleLimit
-from .endpoint import Answerer, Caller, Endpoint, Frames, Source
+from .endpoint import Answerer, Caller, Endpoint, Frames, Host, Source
 from .entrance import UNAUTHENTICATED_FRAME_BYTES, Entrance
 from .file_sending import FileChanged
 from .held_memory import FREE_BYTES
-from .host import Host
 from .outgoing import Outgoing
 from .ready_connections import REQUEST_BYTES, ReadyConnections
 from .sending import MOST_LARGE, Answer

@@ -60,7 +60,7 @@ class IdleLimit:
 
     def start(self) -> None:
         if self._seconds is not None:
-            self._timer = self._loop.call_later(self._seconds, self._look)
+            self._timer = self._loop.call_later(self._seconds, self._check)
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -74,16 +74,16 @@ class IdleLimit:
             return self._seconds
         return last_used + self._seconds - self._loop.time()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         left = self._left_seconds()
         if left > 0:
-            self._timer = self._loop.call_later(left, self._look)
+            self._timer = self._loop.call_later(left, self._check)
         else:
             self._timer = self._loop.call_later(LAST_CHANCE_SECONDS, self._look_again)
 
     def _look_again(self) -> None:
         if self._left_seconds() > 0:
-            self._look()
+            self._check()
         else:
             self._timer = None
             self._expired()

@@ -8,8 +8,7 @@ from typing import Final, Protocol
 
 from ..security.session import LoginSession
 from .deadline import Deadline
-from .endpoint import Answerer, Endpoint
-from .host import ConnectionLimits
+from .endpoint import Answerer, ConnectionLimits, Endpoint
 
 UNAUTHENTICATED_FRAME_BYTES: Final = 64 * 1024
 """Largest request before a login; SASL tokens have a few KiB."""

@@ -7,8 +7,8 @@ from typing import Final
 
 from ...protocol.api.writing import Part
 from .deadline import Deadline
+from .endpoint import Host
 from .file_sending import EncryptedFileSender, FileSender
-from .host import Host
 from .sending import MAX_IN_PARTS, AnswerInParts, AnswerQueue, Made
 from .tls_files import TlsPort
 

@@ -49,7 +49,7 @@ class TlsFiles:
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start to check the files."""
-        self._timer = loop.call_later(LOOK_SECONDS, self._look, loop)
+        self._timer = loop.call_later(LOOK_SECONDS, self._check, loop)
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -65,7 +65,7 @@ class TlsFiles:
         else:
             self._observe("tls_files_read", certificate=self._settings.tls_cert)
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _check(self, loop: asyncio.AbstractEventLoop) -> None:
         self.start(loop)
         if self._look_at_files() != self._stamps:
             self.read_again()

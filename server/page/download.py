@@ -7,15 +7,14 @@ from collections.abc import AsyncIterator, Iterable
 from functools import partial
 from typing import Final
 
-from ...protocol.records.messages.message import Record
+from ...protocol.records.messages.sets import Record
 from ...storage.log.log import Log
 from ...storage.read import reader
 from ...storage.read.windows import ReadWindow
 from ..handlers.base import Services
 from .access import Query, prepared_log
 from .messages import BUSY
-from .search import content_search
-from .window import Reading
+from .window import Reading, content_search
 
 AT_ONCE: Final = 200
 """Largest number of messages per piece."""

@@ -22,8 +22,7 @@ from .consumers import consumers
 from .download import lines
 from .histogram import histogram
 from .messages import find, messages
-from .settings import settings
-from .topics import members, segments, topics
+from .topics import members, segments, settings, topics
 from .window import window
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "static"
@@ -172,7 +171,8 @@ class Page:
                     await response.write(piece)
             if response is None:
                 response = await _begun(request, query)
-            await response.write_eof()
+            async with asyncio.timeout(STALL_SECONDS):
+                await response.write_eof()
         except Exception as error:
             stalled = response is not None and isinstance(error, (ConnectionError, TimeoutError))
             refusal = None if stalled else self._refusal(error)

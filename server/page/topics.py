@@ -1,5 +1,5 @@
-"""Tables of the page: topics and what is counted of them, a hundred at a time; the segments of a
-partition; the members of the cluster."""
+"""Tables of the page: topics and what is counted of them, a hundred at a time; the settings of a
+topic; the segments of a partition; the members of the cluster."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from ...config.topic import places
 from ...protocol.api.cluster.describe_replicas import NOT_KNOWN
 from ...protocol.errors import HorologError
 from ...protocol.records.kernel import FORM
@@ -250,3 +251,15 @@ def _member(one: "ReplicaMember") -> dict[str, object]:
 
 def _known(number: int) -> int | None:
     return None if number == NOT_KNOWN else number
+
+
+async def settings(services: Services, query: Query) -> dict[str, object]:
+    """Return all settings of a topic: name, value in force, and `topic`, `broker` or `default`."""
+    overrides = services.logs.topic(query.text("topic")).overrides
+    found = places(services.settings.topic_defaults, overrides)
+    return {
+        "settings": [
+            {"name": name, "value": values[0][0], "source": values[0][1], "default": values[-1][0]}
+            for name, values in found.items()
+        ]
+    }

@@ -1,4 +1,5 @@
-"""Messages of a time window over all partitions, and no others."""
+"""Messages of a time window over all partitions, and no others; and those of them that contain a
+text in their key, value or headers."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -6,7 +7,8 @@ from typing import Final
 
 from ...protocol.errors import CorruptMessage, HorologError, MessageTooLarge
 from ...protocol.records.columns import read_columns
-from ...protocol.records.messages.message import Record, entries, records
+from ...protocol.records.kernel.terms import Headers
+from ...protocol.records.messages.sets import Record, entries, records
 from ...storage.files import Buffer
 from ...storage.log.log import Log
 from ...storage.read import reader, windows
@@ -24,7 +26,8 @@ from .messages import (
     show_messages,
     stored_bytes,
 )
-from .search import ContentSearch, content_search
+
+PLACES: Final = ("anywhere", "key", "value", "header")
 
 READ_BYTES: Final = 4 << 20
 """Approximate limit of stored bytes read for one answer."""
@@ -34,6 +37,42 @@ EXAMINED: Final = 10_000
 """Messages of one read that are compared with a text; further ones follow with the next read."""
 SECONDS: Final = 2.0
 """Time after which an answer ends, with the step in progress."""
+
+
+class ContentSearch:
+    """Finds messages that contain a text as UTF-8; ASCII letters match in either case."""
+
+    def __init__(self, text: str, place: str) -> None:
+        self._text = text.encode().lower()
+        self._place = place
+        self.looked = 0
+        """Messages compared so far."""
+
+    def matches(self, record: Record) -> bool:
+        """Whether a message contains the text; counts the message."""
+        self.looked += 1
+        place = self._place
+        return (
+            (place in ("anywhere", "key") and self._is_in(record.key))
+            or (place in ("anywhere", "value") and self._is_in(record.value))
+            or (place in ("anywhere", "header") and self._is_in_headers(record.headers))
+        )
+
+    def _is_in(self, content: bytes | None) -> bool:
+        return content is not None and self._text in content.lower()
+
+    def _is_in_headers(self, headers: Headers) -> bool:
+        """Whether one of the headers contains the text, written as `name=value`."""
+        return any(self._is_in(f"{name}=".encode() + (value or b"")) for name, value in headers)
+
+
+def content_search(query: Query) -> ContentSearch | None:
+    """Return the search that a request asks for; None for one without a text. Raises
+    `PageRefusal`."""
+    text, place = query.text("text", ""), query.text("in", PLACES[0])
+    if place not in PLACES:
+        raise PageRefusal(400, f"in is {place[:40]!r}; it must be one of {', '.join(PLACES)}")
+    return ContentSearch(text, place) if text else None
 
 
 async def window(services: Services, query: Query) -> dict[str, object]:

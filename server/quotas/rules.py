@@ -9,17 +9,16 @@ from typing import Final
 
 from ...protocol.api.security.client_quotas import (
     DescribeClientQuotasRequest,
+    Quota,
     QuotaAlteration,
     QuotaEntityPart,
     QuotaEntry,
     QuotaOp,
     QuotaValue,
 )
-from ...protocol.api.security.quota_terms import Quota
 from ...protocol.errors import CodedError, InvalidRequest
 from ...protocol.limits import MAX_QUOTA_ENTITIES, MAX_QUOTA_NAME_BYTES
-from ...storage.metadata.access_records import AccessRecord, QuotaEntity, QuotasAltered
-from ...storage.metadata.access_state import IN_RECORD
+from ...storage.metadata.access_records import IN_RECORD, AccessRecord, QuotaEntity, QuotasAltered
 from ...values import value_class
 
 USER: Final = "user"

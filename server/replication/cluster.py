@@ -28,9 +28,8 @@ from ..handlers.base import Services
 from ..requests import Call
 from .broker_addresses import BrokerAddresses
 from .cluster_admin import ClusterAdmin
-from .epoch_lines import write_lines_to_lead
 from .followers import Channel, DamageWatch, Followers
-from .member import ClusterMember, Election
+from .member import ClusterMember, Election, write_lines_to_lead
 from .member_files import MemberFiles
 from .replica_directory import METADATA
 from .replica_fetcher import ReplicaFetcher

@@ -22,7 +22,7 @@ from ...protocol.limits import MAX_PARTITIONS
 from ...replication.messages import partition_of, refusal
 from ...replication.partition_log import Partition
 from ...replication.settings import Member
-from ...storage.metadata.state_copy import StateReading
+from ...storage.metadata.snapshot import StateReading
 from ...storage.read.slices import Slice
 from ...storage.replica.replica_log import ReplicaLog
 from ..parking import Wait

@@ -15,18 +15,22 @@ from ...protocol.errors import HorologError, InvalidConfig
 from ...replication.effects import Effect
 from ...replication.hand_node import HandNode
 from ...replication.settings import Incarnation
-from ...storage.directory.known_files import CLUSTER_ID_FILE, IDENTITY_FILE
+from ...storage.directory.known_files import (
+    CLUSTER_ID_FILE,
+    IDENTITY_FILE,
+    finish_setting_aside,
+    set_aside,
+)
 from ...storage.directory.log_directory import LogDirectory
-from ...storage.directory.set_aside import finish_setting_aside, set_aside
 from ...storage.events import Observer
 from ...storage.files import Files
 from ...storage.log.epoch_history import NO_EPOCH
 from ...storage.names import METADATA_FOLDER, parse_folder_name
 from ..handlers.base import Services
 from .cluster import Cluster
-from .leader_connection import AcceptsFollower
 from .member import GIVEN, ClusterMember, Election, given_addresses
 from .member_files import EpochOwnersFile, IdentityFile, MemberFiles, decode_identity
+from .replica_fetcher import AcceptsFollower
 
 ASK_WITHIN_MS: Final = 10_000
 """How long the leader may take to answer with its cluster id."""
@@ -117,8 +121,7 @@ async def _asked_at(address: str, accepts: AcceptsFollower) -> str:
 
 
 async def _in_etcd(settings: BrokerSettings) -> str:
-    from .etcd.access import access_of
-    from .etcd.client import EtcdClient, Gateway
+    from .etcd.client import EtcdClient, Gateway, access_of
     from .etcd.store import ClusterStore
 
     async with EtcdClient(access_of(settings), ASK_WITHIN_MS / 1000) as client:

@@ -14,8 +14,7 @@ from ...storage.log.epoch_history import NO_EPOCH
 from ...storage.log.log import Log
 from ...storage.metadata.folder import METADATA_PARTITION
 from ...storage.metadata.metadata_log import MetadataLog
-from ...storage.metadata.snapshot import Snapshot
-from ...storage.metadata.state_copy import StateCopy, StatePart, StateReading
+from ...storage.metadata.snapshot import Snapshot, StateCopy, StatePart, StateReading
 from ...storage.names import LEADER_EPOCHS
 from ...storage.replica.replica_log import ReplicaLog, ReplicaOwner
 from ..work import Work

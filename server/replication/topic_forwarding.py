@@ -27,9 +27,8 @@ from ...storage.names import check_topic_name
 from ..handlers.base import Services
 from ..requests import Call, PendingAnswer
 from ..window_topics import is_reserved
-from .leader_connection import AcceptsFollower
 from .member import ClusterMember
-from .replica_fetcher import ReplicaFetcher
+from .replica_fetcher import AcceptsFollower, ReplicaFetcher
 from .replica_states import ReplicaStates
 
 ASK_WITHIN_MS: Final = 10_000

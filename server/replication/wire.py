@@ -18,7 +18,7 @@ from ...protocol.errors import InvalidRequest
 from ...protocol.limits import MAX_DATA_BYTES, MAX_PRODUCER_STATE_PIECES
 from ...storage.files import Buffer
 from ...storage.log.epoch_history import NO_EPOCH
-from ...storage.metadata.state_copy import StatePart
+from ...storage.metadata.snapshot import StatePart
 from ...storage.names import MAX_OFFSET
 from ...storage.read.slices import FileRange, Slice
 from ...storage.replica.copy_facts import CopyFacts, MalformedFacts, ReceivedSets, Stored

@@ -14,9 +14,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import IllegalSaslState, SaslAuthenticationFailed, UnsupportedSaslMechanism
-from ...protocol.sasl.mechanisms import OAUTHBEARER, PLAIN, SCRAM_MECHANISMS
-from ...protocol.sasl.oauthbearer import GIVEN_UP, REFUSAL, read_bearer
-from ...protocol.sasl.plain import MAX_PASSWORD_BYTES, read_plain
+from ...protocol.sasl.mechanisms import (
+    GIVEN_UP,
+    MAX_PASSWORD_BYTES,
+    OAUTHBEARER,
+    PLAIN,
+    REFUSAL,
+    SCRAM_MECHANISMS,
+    read_bearer,
+    read_plain,
+)
 from ...protocol.sasl.scram import ScramServer, password_matches
 from ...storage.events import Observer
 from ...storage.metadata.access_records import MAX_USER_NAME_BYTES

@@ -17,7 +17,7 @@ from ...protocol.api.native import frames as native
 from ...protocol.errors import CodedError, IllegalSaslState, InvalidConfig
 from ...protocol.limits import LENGTH_BYTES
 from ...storage.events import Observer
-from ...storage.metadata.access_state import AccessState
+from ...storage.metadata.access_records import AccessState
 from ..metrics.figures import Figures
 from ..network.ports import HTTP, KAFKA, NATIVE, Port, Ports
 from ..network.tls_files import TlsFiles, TlsPort
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from ..quotas.rules import Quotas
     from .acl_store import Acls, Authorizer
     from .logins import Logins
-    from .token_keys import KeySource
-    from .tokens import Tokens
+    from .tokens import KeySource, Tokens
     from .users import Users
 
 _URL = "sasl.oauthbearer.jwks.endpoint.url"
@@ -302,7 +301,7 @@ def key_source(settings: BrokerSettings, observe: Observer) -> "KeySource":
     try:
         import cryptography  # noqa: F401 - PyJWT does without, and then knows no signatures
 
-        from .token_keys import KeySource
+        from .tokens import KeySource
     except ImportError as error:
         raise InvalidConfig(
             "sasl.enabled.mechanisms names OAUTHBEARER, which needs the package "

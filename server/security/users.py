@@ -18,13 +18,14 @@ from ...protocol.sasl.mechanisms import SCRAM_MECHANISMS, ScramMechanism
 from ...protocol.sasl.scram import ScramCredential
 from ...storage.metadata.access_records import (
     DECOY_KEY_BYTES,
+    IN_RECORD,
     MAX_USER_NAME_BYTES,
     AccessRecord,
+    AccessState,
     CredentialsAltered,
     DecoyKeySet,
     StoredCredential,
 )
-from ...storage.metadata.access_state import IN_RECORD, AccessState
 from ...values import value_class
 
 DEFAULT_ITERATIONS: Final = 16_384

@@ -6,9 +6,9 @@ from typing import Final
 
 from ...storage.events import Observer
 from ...values import value_class
-from ..library_log import LibraryLog
+from ..events import LibraryLog
 from ..metrics.figures import Figures, count
-from ..network.connection_slots import ConnectionSlots
+from ..network.connections import ConnectionSlots
 from ..network.listener import HTTP_CONNECTIONS
 
 LONGEST_SHOWN: Final = 200

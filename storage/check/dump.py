@@ -14,7 +14,7 @@ from ...protocol.errors import HorologError
 from ...protocol.records.batch import BatchHeader
 from ...protocol.records.kernel.reference.times import time_map_blocks
 from ...protocol.records.layout import BATCH_OVERHEAD, TimestampType
-from ...protocol.records.messages.message import Entry, Record, records
+from ...protocol.records.messages.sets import Entry, Record, records
 from ...values import value_class
 from ..entries.entry_rules import MAX_DECOMPRESSED_BYTES
 from ..entries.log_reader import Stop, StoredEntry, read_log_file

@@ -33,8 +33,7 @@ from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from ..index.index_checksums import following_base
 from ..log.epoch_history import MalformedEpochs, decode_epochs
 from ..metadata.folder import COPY_SUFFIX, METADATA_PARTITION, STATE_FILE
-from ..metadata.snapshot import MalformedState, decode_state
-from ..metadata.state_copy import pieces_of
+from ..metadata.snapshot import MalformedState, decode_state, pieces_of
 from ..names import (
     LEADER_EPOCHS,
     METADATA_FOLDER,

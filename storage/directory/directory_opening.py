@@ -22,7 +22,7 @@ from .lock import DirectoryLock
 from .log_directory import DirectoryParts, LogDirectory
 from .reserve import Reserve
 from .startup import Startup
-from .topic_registry import TopicRegistry
+from .topics import TopicRegistry
 
 
 def open_directory(

@@ -20,6 +20,7 @@ from ..files import RETRIABLE_ERRORS, Files, replace_file
 from ..log.log import Log
 from ..log.retention import RemovedRange
 from ..metadata.metadata_log import MetadataLog, leading_metadata, open_metadata
+from ..names import is_id, random_id
 from ..producers.producer_ids import ProducerIds
 from ..seams import Seams
 from ..stepped_change import SteppedChange, Steps
@@ -30,14 +31,11 @@ from .journal import Cause, Removal
 from .known_files import CLUSTER_ID_FILE, IDENTITY_FILE
 from .lock import DirectoryLock
 from .log_table import LogTable, Partition
-from .position_reading import PositionReading
-from .position_table import PositionTable
-from .random_ids import is_id, random_id
+from .position_table import PositionReading, PositionTable
 from .reserve import Reserve
 from .startup import Startup
 from .topic_changes import TopicChanges
-from .topic_registry import TopicRegistry
-from .topics import TopicEntry
+from .topics import TopicEntry, TopicRegistry
 from .truncations import Truncations
 
 
@@ -142,6 +140,8 @@ class LogDirectory:
                 clean=clean,
             )
         self._logs.recover()
+        with suppress(OSError):  # Requests about truncations read the file again, and say why.
+            self.truncations.load()
         if self._startup.made or self._checkpoints.partitions() - set(self.partitions()):
             # Offsets of logs that are gone must not be taken for those of later ones.
             try:

@@ -25,7 +25,7 @@ from ..log.retention import RemovedRange
 from ..names import folder_name, parse_segment_file
 from ..seams import Seams
 from .checkpoints import Offsets
-from .topic_registry import TopicRegistry
+from .topics import TopicRegistry
 
 REPORT_SECONDS: Final = 5.0
 """Time between two reports. A shorter recovery is reported only at its end."""

@@ -51,7 +51,7 @@ class Reserve:
         self._size: int
         self._told = False
         """Whether a missing part of the reserve was reported."""
-        self._look()
+        self._check()
 
     def retrying(self, work: Callable[[], T]) -> T:
         """Do `work`. If the disk is full, give up part of the reserve and do it again.
@@ -92,7 +92,7 @@ class Reserve:
         """Bring the reserve to its size, unless that would use the last free room. Raises
         `OSError`."""
         with self._lock:
-            self._look()
+            self._check()
             missing = self._wanted_bytes - self._size
             if missing < 0:
                 self._shorten(self._wanted_bytes)
@@ -101,7 +101,7 @@ class Reserve:
                     self._grow(self._wanted_bytes)
                 self._tell()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         try:
             self._size = self._files.size(self._path)
         except OSError:
@@ -116,7 +116,7 @@ class Reserve:
     def _give_up(self) -> bool:
         """Free one piece. Return whether there was one."""
         with self._lock:
-            self._look()
+            self._check()
             if not self._size:
                 return False
             try:

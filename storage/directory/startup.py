@@ -36,11 +36,11 @@ from ..names import (
     folder_name,
     is_deleted_folder_name,
     parse_folder_name,
+    random_id,
 )
 from ..seams import Seams
 from .deletion import remove
 from .known_files import CLUSTER_ID_FILE, KNOWN_FILES, is_set_aside
-from .random_ids import random_id
 from .reserve import Reserve
 from .topics import (
     TOPICS_FILE,

@@ -14,16 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from ...protocol.errors import StorageError, TopicAlreadyExists
-from ..names import BROKEN_SUFFIX, folder_name
+from ..names import BROKEN_SUFFIX, folder_name, random_id
 from ..seams import Seams
 from ..stepped_change import SteppedChange, Steps, Work
 from .checkpoints import Checkpoints
 from .log_table import LogTable
-from .random_ids import random_id
 from .reserve import Reserve
 from .startup import rename_deleted
-from .topic_registry import TopicRegistry
-from .topics import TopicEntry
+from .topics import TopicEntry, TopicRegistry
 
 _FOLDERS_AT_ONCE: Final = 16
 """Maximum number of new folders checked in the event loop's thread."""

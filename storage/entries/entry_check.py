@@ -16,7 +16,7 @@ from ...protocol.records.batch import BatchHeader, read_header
 from ...protocol.records.kernel import Walk, walk
 from ...protocol.records.kernel.terms import Offsets, Problem
 from ...protocol.records.layout import BATCH_MAGIC, CODEC_MASK, ENTRY_OVERHEAD, SIZE_AT, Codec
-from ...protocol.records.messages.message import Entry, entries, open_set
+from ...protocol.records.messages.sets import Entry, entries, open_set
 from ...values import value_class
 from ..files import Buffer
 from ..names import MAX_OFFSET

@@ -7,7 +7,7 @@ from ...protocol.records.batch import BatchHeader, batch_content
 from ...protocol.records.kernel import RecordCursor, Walk, walk
 from ...protocol.records.kernel.terms import NO_MORE, RECORD, Offsets, Problem
 from ...protocol.records.layout import BATCH_MAGIC, MAGIC_AT, NO_TIMESTAMP, SIZE_AT, Buffer
-from ...protocol.records.messages.message import Entry
+from ...protocol.records.messages.sets import Entry
 from ...values import value_class
 from ..names import MAX_OFFSET, RELATIVE_OFFSET_MAX
 

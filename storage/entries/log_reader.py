@@ -12,7 +12,7 @@ from ...protocol.records.batch import BatchHeader, read_header
 from ...protocol.records.kernel import walk
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import BATCH_MAGIC, ENTRY_OVERHEAD, MAGIC_AT, Codec
-from ...protocol.records.messages.message import Entry, entries
+from ...protocol.records.messages.sets import Entry, entries
 from ...values import value_class
 from ..files import File
 from .entry_rules import RULES, ZEROS_RULE

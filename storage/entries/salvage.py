@@ -28,7 +28,7 @@ from ...protocol.records.layout import (
     MESSAGE_OVERHEAD,
     Codec,
 )
-from ...protocol.records.messages.message import entries, open_wrapper
+from ...protocol.records.messages.sets import entries, open_wrapper
 from ..files import File
 from ..names import RELATIVE_OFFSET_MAX
 from .entry_rules import MAX_DECOMPRESSED_BYTES, first_offset_inside

@@ -65,9 +65,14 @@ from ...protocol.records.layout import (
     NO_TIMESTAMP,
     Codec,
 )
-from ...protocol.records.messages.conversion import runs
-from ...protocol.records.messages.message import Entry, entries
-from ...protocol.records.messages.sets import set_append_time, set_offset, set_timestamp
+from ...protocol.records.messages.downconversion import runs
+from ...protocol.records.messages.sets import (
+    Entry,
+    entries,
+    set_append_time,
+    set_offset,
+    set_timestamp,
+)
 from ...protocol.records.problems import problem_error, without_key
 from ...values import value_class
 from ..files import Buffer

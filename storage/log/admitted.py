@@ -23,9 +23,8 @@ from ...protocol.records.kernel import (
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.latency import LatencyCounts
 from ...protocol.records.layout import BATCH_MAGIC, NO_PRODUCER_ID, NO_TIMESTAMP, Codec
-from ...protocol.records.messages.conversion import convert_entries
-from ...protocol.records.messages.message import Entry
-from ...protocol.records.messages.sets import build_wrapper
+from ...protocol.records.messages.downconversion import convert_entries
+from ...protocol.records.messages.sets import Entry, build_wrapper
 from ...values import value_class
 from ..files import Buffer
 from ..index.time_map import CLOSE_MS, SetSpans, SetTimes

@@ -15,7 +15,7 @@ _ROWS_BYTES_KEPT: Final = 48 << 10
 """Of all these appends: about a thousand rows."""
 
 _UNASKED_MAX: Final = 1_000
-"""After so many appends at which no reader looked, nobody waits any more."""
+"""After so many appends that no reader looked at, no reader is waiting."""
 
 
 _NotedAppend = tuple[int, int, int, bytes, int, int]

@@ -8,7 +8,7 @@ from ...protocol.errors import InvalidTimestamp
 from ...protocol.records.batch import CheckedBatch
 from ...protocol.records.kernel import RecordCursor, Walk
 from ...protocol.records.layout import NO_TIMESTAMP
-from ...protocol.records.messages.message import Entry, entries
+from ...protocol.records.messages.sets import Entry, entries
 from ...times import format_time, later
 from ..files import Buffer
 

@@ -8,7 +8,7 @@ from ...protocol.errors import CodedError, CorruptMessage, InvalidRequest, Stora
 from ...protocol.records.batch import finish_batch
 from ...protocol.records.kernel import RecordEncoder, walk
 from ...protocol.records.kernel.terms import Problem
-from ...protocol.records.messages.message import records
+from ...protocol.records.messages.sets import records
 from ..log.log import Log
 from ..read.slices import Slice, read_slice
 from .metadata_state import MetadataState

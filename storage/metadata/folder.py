@@ -1,7 +1,7 @@
 """The folder of the metadata log in a data directory, `metadata-log`:
 
     state            the state that results from the records below an offset (`snapshot`)
-    state.copy       the leader's state, while it is received in parts (`state_copy`)
+    state.copy       the leader's state, while it is received in parts (`snapshot`)
     __metadata-0/    the log, in a folder like any partition's
     recovery-point-offset-checkpoint, log-start-offset-checkpoint,
     replication-offset-checkpoint, .kafka_cleanshutdown
@@ -12,10 +12,10 @@ contains salted keys of users.
 
 The log is in no list of partitions, so no request finds it. The folder is created completely under
 another name, and then renamed: a data directory has either no such folder, or one with all topics
-and positions.
+and positions. A state is written so that the start of the log can move to the state's end.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
@@ -34,9 +34,17 @@ from ..log.log_opening import open_log
 from ..names import METADATA_FOLDER, METADATA_TOPIC, folder_name, segment_bases
 from ..quarantine import quarantine_file
 from ..seams import DiskRoom, Seams
+from .metadata_state import MetadataState, records_of
 from .records import MAX_RECORD_BYTES
-from .snapshot import MalformedState, Snapshot, decode_state
-from .state_copy import StateCopy, StateReading, pieces_of
+from .snapshot import (
+    MalformedState,
+    Snapshot,
+    StateCopy,
+    StateReading,
+    decode_state,
+    encode_state,
+    pieces_of,
+)
 
 METADATA_PARTITION: Final = (METADATA_TOPIC, 0)
 """Topic and partition number of the metadata log."""
@@ -265,6 +273,31 @@ class MetadataFolder:
                 file.pwrite(piece, position)
                 position += len(piece)
         return position
+
+
+class StateWrite:
+    """A state to be written. Any thread may call `run`."""
+
+    def __init__(self, folder: MetadataFolder, offset: int, state: MetadataState) -> None:
+        self.offset = offset
+        self.size_bytes = 0
+        """Number of bytes written; 0 before, and if another state replaced this one meanwhile."""
+        self._folder = folder
+        self._turn = folder.turn
+        self._topics = list(state.topics.values())
+        self._positions = state.positions.copy()
+        self._access = state.access
+        self._journal = tuple(state.journal)
+
+    def pieces(self) -> Iterator[bytes]:
+        table = self._positions
+        held = ((name, table.of(name)) for name in table.names())
+        records = records_of(self._topics, held, self._access, self._journal)
+        return encode_state(self.offset, records)
+
+    def run(self) -> None:
+        """Write the file. Raises `OSError`."""
+        self.size_bytes = self._folder.write_state(self.pieces(), self._turn)
 
 
 _WRITE_BYTES: Final = 1 << 20

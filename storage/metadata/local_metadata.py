@@ -9,24 +9,40 @@ because the missing records may have taken rights away: nobody can log in before
 again. A log of a later version, or a disk that cannot be read, stops the start instead.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from random import SystemRandom
 from typing import Final, TypeVar
 
+from ...clock import SystemClock
 from ...protocol.errors import HorologError, StorageError
 from ...protocol.window_topics import base_of
+from ..directory.deletion import DeletionQueue
+from ..directory.known_files import IDENTITY_FILE, check_format
+from ..directory.lock import DirectoryLock
 from ..directory.position_records import StoredPosition
-from ..directory.topics import TopicEntry
+from ..directory.topics import (
+    TOPICS_FILE,
+    MalformedTopics,
+    NewerTopics,
+    TopicEntry,
+    read_metadata_offset,
+    read_topics,
+)
+from ..events import Observer
+from ..files import Files
 from ..log.log import Log
-from ..seams import Seams
-from .access_records import AccessRecord, NewerRecord
-from .access_state import AccessState
+from ..open_files import OpenFiles
+from ..seams import ProducerBudget, Seams
+from .access_records import AccessRecord, AccessState, NewerRecord
 from .current_state import CurrentState, append_record
 from .folder import MetadataFolder
 from .metadata_state import MetadataState, records_of
 from .records import MetadataRecord
 from .snapshot import MalformedState, Snapshot, encode_state
+
+_OPEN_FILES: Final = 16
 
 R = TypeVar("R")
 
@@ -204,3 +220,58 @@ def _replayed(
 
 def _ignore(_: str) -> None:
     """Do nothing: the caller compares topics with the state."""
+
+
+@contextmanager
+def offline_metadata(
+    files: Files, directory: Path, observe: Observer, *, advice: str
+) -> Iterator[LocalMetadata]:
+    """Open the metadata log of a data directory, hold the directory's lock meanwhile, and close the
+    log cleanly at the end.
+
+    `advice` says how to ask a broker instead. Raises `StorageError`, `OSError`.
+    """
+    lock = DirectoryLock(files, directory, advice=f"stop that broker, or {advice}")
+    try:
+        check_format(files, directory)
+        if files.exists(directory / IDENTITY_FILE):
+            raise StorageError(
+                f"{directory} is of a cluster member, whose users, rules and quotas are the "
+                f"cluster's: {advice}"
+            )
+        seams = _seams(files, observe)
+        metadata = _opened_offline(files, directory, seams)
+        try:
+            yield metadata
+        except BaseException:
+            with suppress(OSError, StorageError):
+                metadata.close()
+            raise
+        metadata.close()
+    finally:
+        lock.release()
+
+
+def _opened_offline(files: Files, directory: Path, seams: Seams) -> LocalMetadata:
+    path = directory / TOPICS_FILE
+    try:
+        topics = read_topics(files, path)
+    except (MalformedTopics, NewerTopics) as error:
+        raise StorageError(f"{path} cannot be read: {error}; start the broker first") from error
+    if not all(entry.topic_id for entry in topics.values()):
+        raise StorageError(f"{path} has topics without ids: start the broker first")
+    entries = {name: entry for name, entry in topics.items() if not entry.deleting}
+    return open_local_metadata(directory, seams, entries, read_metadata_offset(files, path))
+
+
+def _seams(files: Files, observe: Observer) -> Seams:
+    clock = SystemClock()
+    return Seams(
+        clock,
+        files,
+        observe,
+        DeletionQueue(files, clock, observe),
+        OpenFiles(files, _OPEN_FILES),
+        SystemRandom(),
+        ProducerBudget(clock),
+    )

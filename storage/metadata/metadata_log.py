@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from ...protocol.errors import StorageError
-from ..directory.position_reading import PositionReading
+from ..directory.position_table import PositionReading
 from ..directory.reserve import Reserve
 from ..directory.topic_changes import TopicChanges
 from ..directory.topics import TopicEntry
@@ -27,16 +27,14 @@ from ..names import METADATA_TOPIC
 from ..replica.replica_log import ReplicaLog
 from ..seams import Seams
 from ..stepped_change import SteppedChange
-from .access_state import AccessState
+from .access_records import AccessState
 from .current_state import CurrentState, append_record
-from .folder import MetadataFolder
+from .folder import MetadataFolder, StateWrite
 from .local_metadata import LocalMetadata
 from .metadata_state import MetadataState, records_of
 from .proposals import Proposal, TopicProposals
 from .records import MetadataRecord
-from .snapshot import MalformedState, Snapshot, encode_state
-from .state_copy import StateCopy, StateReading
-from .state_write import StateWrite
+from .snapshot import MalformedState, Snapshot, StateCopy, StateReading, encode_state
 
 _FIRST_OFFSETS_BITS = 40
 

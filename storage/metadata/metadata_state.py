@@ -19,8 +19,7 @@ from ..directory.position_records import (
 )
 from ..directory.position_table import PositionTable
 from ..directory.topics import TopicEntry
-from .access_records import AccessRecord
-from .access_state import AccessState
+from .access_records import AccessRecord, AccessState
 from .records import (
     MessagesRemoved,
     MetadataRecord,

@@ -36,11 +36,15 @@ import msgpack
 
 from ...protocol.errors import HorologError
 from ..directory.journal import Removal
-from ..directory.position_records import NO_EPOCH, NOT_KNOWN, StoredPosition
-from ..directory.position_rules import check_entry, check_name
-from ..directory.random_ids import is_id
+from ..directory.position_records import (
+    NO_EPOCH,
+    NOT_KNOWN,
+    StoredPosition,
+    check_entry,
+    check_name,
+)
 from ..directory.topics import TopicEntry
-from ..names import is_topic_name
+from ..names import is_id, is_topic_name
 from .access_records import (
     ACCESS_DECODERS,
     ACCESS_VERSION,

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from ..directory.journal import MAX_TOPIC_REMOVALS, Cause, Removal
-from ..directory.random_ids import is_id
-from ..names import is_topic_name
+from ..names import is_id, is_topic_name
 from .access_records import MalformedRecord
 
 REMOVAL_VERSION: Final = 6

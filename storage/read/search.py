@@ -29,7 +29,7 @@ from ...protocol.records.layout import (
     NO_TIMESTAMP,
     SIZE_AT,
 )
-from ...protocol.records.messages.message import Record, records
+from ...protocol.records.messages.sets import Record, records
 from ...values import value_class
 from ..entries.damage import unopenable_batch
 from ..log.admission import OPENED_BYTES

@@ -16,7 +16,7 @@ from ...times import INT64_MAX
 from ...values import value_class
 from ..index.append_time_lookup import known_times, run_between
 from ..index.append_times import Span
-from ..index.time_mapping import StoredTimes
+from ..index.time_map import StoredTimes
 from ..log.log import Log
 from ..log.recent_appends import RecentAppends
 from ..segment.segment import Segment

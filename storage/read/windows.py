@@ -11,7 +11,7 @@ from ...protocol.records.kernel import count_times, time_map_counts, time_map_ru
 from ...times import INT64_MAX
 from ...values import value_class
 from ..index.append_time_lookup import run_between
-from ..index.time_mapping import StoredTimes, TimeMapping
+from ..index.time_map import StoredTimes, TimeMapping
 from ..log.closed_times import smallest_possible_ms
 from ..log.log import Log
 from ..log.log_state import Runs

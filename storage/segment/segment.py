@@ -36,12 +36,11 @@ from ..entries.damage import Damage, first_damage
 from ..entries.segment_scan import SegmentScan, scan_log_file
 from ..files import Buffer, File
 from ..index.append_times import AppendTimes, Span
-from ..index.offset_index import OffsetIndex
+from ..index.offset_index import KnownPositions, OffsetIndex
 from ..index.time_index import TimeIndex
 from ..index.time_map import SetSpans, SetTimes, TimeMap
 from ..names import DELETED_SUFFIX, RELATIVE_OFFSET_MAX, TRANSACTION_INDEX
 from ..seams import Seams
-from .known_positions import KnownPositions
 from .write_ahead import WriteAhead
 
 LOG_SUFFIX = ".log"

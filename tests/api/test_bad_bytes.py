@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.api.framing import ProtocolError
+from horolog.protocol.api.native.faults import find_frame_fault
 from horolog.protocol.api.native.frames import (
     decode_body,
     decode_response,
     open_request,
     open_response,
 )
-from horolog.protocol.api.native.shape import find_fault
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.errors import InvalidRequest
 from horolog.protocol.limits import MAX_DEPTH, MAX_REQUEST_VALUES
@@ -156,8 +156,8 @@ def test_small_values_in_great_number_are_refused_before_they_are_made(
 
 def test_values_are_counted_wherever_they_are() -> None:
     frame = msgpack.packb([[[1, 2], {"a": [3]}] for _ in range(10)])
-    assert find_fault(frame, 81) is None
-    assert find_fault(frame, 80) == "it holds more than 80 values"
+    assert find_frame_fault(frame, 81) is None
+    assert find_frame_fault(frame, 80) == "it holds more than 80 values"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from horolog.protocol.api.framing import ProtocolError
 from horolog.protocol.api.kafka import frames as kafka
-from horolog.protocol.api.kafka.faults import find_fault
+from horolog.protocol.api.kafka.fields import find_fault
 from horolog.protocol.api.log.list_offsets import LIST_OFFSETS
 from horolog.protocol.api.log.produce import PRODUCE, ProduceRequest
 from horolog.protocol.api.native.frames import encode_request

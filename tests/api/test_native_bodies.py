@@ -20,11 +20,11 @@ from horolog.protocol.api.log.produce import PRODUCE, ProduceRequest
 from horolog.protocol.api.native import decoding, frames
 from horolog.protocol.api.native.decoding import WRONG, decoder, whole_request
 from horolog.protocol.api.native.faults import fault_of
-from horolog.protocol.api.native.fields import packed_field
 from horolog.protocol.api.native.frames import (
     decode_body,
     encode_request,
     open_request,
+    packed_field,
 )
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.schema import (

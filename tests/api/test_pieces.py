@@ -14,7 +14,7 @@ from horolog.protocol.api.groups.describe_groups import DescribeGroupsRequest
 from horolog.protocol.api.groups.join_group import JoinGroupMember, JoinGroupResponse
 from horolog.protocol.api.kafka import compact
 from horolog.protocol.api.kafka import frames as kafka
-from horolog.protocol.api.kafka import pieces as kafka_pieces
+from horolog.protocol.api.kafka import frames as kafka_pieces
 from horolog.protocol.api.log.fetch import FETCH, FetchResponse
 from horolog.protocol.api.log.list_offsets import (
     LIST_OFFSETS,
@@ -24,7 +24,7 @@ from horolog.protocol.api.log.list_offsets import (
     ListOffsetsTopicResult,
 )
 from horolog.protocol.api.native import frames as native
-from horolog.protocol.api.native import pieces as native_pieces
+from horolog.protocol.api.native import frames as native_pieces
 from horolog.protocol.api.pieces import finish, hash_texts, weigher
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.schema import Api, Array, Text, fields_of

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import horolog
-from horolog.protocol.api.hex_dump import hex_dump
 from horolog.protocol.api.native.frames import (
     decode_body,
     decode_response,
@@ -12,8 +11,7 @@ from horolog.protocol.api.native.frames import (
     open_request,
     open_response,
 )
-from horolog.protocol.api.reference import page
-from horolog.protocol.api.reference_examples import EXAMPLES
+from horolog.protocol.api.reference import EXAMPLES, hex_dump, page
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.schema import all_fields, structs_of
 

@@ -18,7 +18,7 @@ from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.errors import InvalidRequest
 from horolog.protocol.limits import MAX_APPEND_TIMES
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.messages.message import records
+from horolog.protocol.records.messages.sets import records
 from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.messages.message import records
+from horolog.protocol.records.messages.sets import records
 from horolog.storage.directory.deletion import DeletionQueue
 from horolog.storage.files import SystemFiles
 from horolog.storage.index.append_time_lookup import first_since, known_times

@@ -14,12 +14,12 @@ from horolog.bench.disk import durable_acks, growth
 from horolog.bench.figure import Figure, median_ratio, quantile
 from horolog.bench.figures import MEASUREMENTS, NAMES
 from horolog.bench.guard.costs import RULES, acl_cost, add_rules, quota_held, tls_cost
-from horolog.bench.producing import batch_rate, fetch_rate, produce_rate
 from horolog.bench.raw_client import RefusedRequest, check_end, encoded
+from horolog.bench.requests import batch_rate, fetch_rate, produce_rate
 from horolog.bench.socket_to_file import writing
-from horolog.bench.windows.index_memory import index_memory
-from horolog.bench.windows.shapes import SHAPES, first_looks, measured, window_hour
-from horolog.bench.windows.topics import produce_beside_window, window_topic
+from horolog.bench.starting import index_memory
+from horolog.bench.window_topics import produce_beside_window, window_topic
+from horolog.bench.windows import SHAPES, first_looks, measured, window_hour
 from horolog.protocol.api.security.acl_terms import Operation, ResourceType
 from horolog.protocol.records.kernel import FORM
 from horolog.server.security.acl_store import Acls
@@ -228,11 +228,12 @@ def test_a_quantile_is_one_of_the_values() -> None:
 
 
 def test_how_long_the_fixture_takes_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert fixture.main(tests=1) == 0
+    assert fixture.main(tests=1, rounds=1) == 0
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     often = [f"fixture_{each}{end}" for each in ("start", "stop") for end in ("", "_p90")]
     once = ["cluster_start", "before_test", "snapshot", "restore", "after_test"]
-    assert names == [*often, *(f"fixture_{each}" for each in once)]
+    beside = [f"first_message_{each}" for each in ("horolog", "librdkafka")]
+    assert names == [*often, *(f"fixture_{each}" for each in once), *beside]
 
 
 def test_a_segment_is_found_among_many_and_after_changes() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from horolog.bench import cluster
 from horolog.bench.brokers import MIB
-from horolog.bench.cluster import __main__ as cluster
-from horolog.bench.cluster.copying import copying
-from horolog.bench.cluster.producing import idle, least, producing
+from horolog.bench.cluster import copying
+from horolog.bench.cluster_producing import idle, least, producing
 from horolog.protocol.records.kernel import FORM
 
 

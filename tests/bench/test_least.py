@@ -16,7 +16,7 @@ from horolog.protocol.api.encodings import Encoding
 from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.api.native import frames as native
-from horolog.protocol.records.messages.message import entries
+from horolog.protocol.records.messages.sets import entries
 from horolog.testing.requests import produce, result
 
 ANSWER = bytes.fromhex("93 01 00 c0")

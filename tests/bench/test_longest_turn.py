@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from horolog.bench.event_loop.largest import Size
-from horolog.bench.event_loop.longest_turn import longest_turn
-from horolog.bench.event_loop.watched_broker import Turn, TurnWatch
 from horolog.bench.figure import BoundedFigure, measure
+from horolog.bench.largest import Size
+from horolog.bench.longest_turn import longest_turn
+from horolog.bench.watched_broker import Turn, TurnWatch
 from horolog.protocol.api.registry import APIS
 
 SMALL = Size(values=12, frame_bytes=1_000, partitions=2, topics=1, rules=2)

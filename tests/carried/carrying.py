@@ -12,7 +12,7 @@ from horolog.protocol.api.topics.alter_configs import (
     AlterConfigsResource,
 )
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.messages.message import Entry, Record, entries, records
+from horolog.protocol.records.messages.sets import Entry, Record, entries, records
 from horolog.server.broker import Broker
 from horolog.storage.log.log import Log
 from horolog.testing.clock import ManualClock

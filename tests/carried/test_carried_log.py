@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from horolog.protocol.records.messages.message import entries
+from horolog.protocol.records.messages.sets import entries
 from horolog.testing.broker import running_broker, synced
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import message_set, produce, result

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from horolog import Admin
 from horolog.protocol.api.log.describe_log import DescribeLogRequest, DescribeLogTopic
-from horolog.storage.directory.random_ids import is_id
+from horolog.storage.names import is_id
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import message_set

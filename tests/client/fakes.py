@@ -18,7 +18,7 @@ from horolog.protocol.api.topics.metadata import (
     MetadataTopicResult,
 )
 from horolog.protocol.errors import CodedError
-from horolog.protocol.records.messages.message import records
+from horolog.protocol.records.messages.sets import records
 
 
 @dataclass

@@ -32,7 +32,7 @@ from horolog.protocol.api.log.list_offsets import (
     ListOffsetsTopicResult,
 )
 from horolog.protocol.api.native.frames import RequestHead
-from horolog.storage.directory.random_ids import is_id
+from horolog.storage.names import is_id
 from horolog.testing.clock import ManualClock
 
 T0 = 1_479_144_272_000

@@ -12,7 +12,7 @@ import pytest
 
 import horolog
 from horolog.cli.errors_reference import NOT_SENT, WITHOUT_CODE
-from horolog.client.cluster.link import NobodyLeads
+from horolog.client.cluster.link import NoLeader
 from horolog.client.produce.outbox import TooManyMessages
 from horolog.client.results import SentBatch
 from horolog.protocol.api.framing import ForeignProtocol
@@ -20,12 +20,12 @@ from horolog.protocol.api.kafka.compact import Wrong as CompactWrong
 from horolog.protocol.api.native.faults import NativeFault
 from horolog.protocol.errors import ERRORS
 from horolog.protocol.records.kernel.terms import Unreadable
-from horolog.protocol.records.messages.conversion import DamagedSlice
+from horolog.protocol.records.messages.downconversion import DamagedSlice
 from horolog.testing.broker import BrokerThread
 
 INSIDE = {
     *(CompactWrong, DamagedSlice, ForeignProtocol),
-    *(NobodyLeads, TooManyMessages, Unreadable, NativeFault),
+    *(NoLeader, TooManyMessages, Unreadable, NativeFault),
 }
 """Raised and caught within the library; no caller meets them."""
 

@@ -14,8 +14,7 @@ from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.records.batch import read_header, write_header
 from horolog.protocol.records.codecs import xerial
 from horolog.protocol.records.layout import BATCH_OVERHEAD, ENTRY_OVERHEAD, Codec
-from horolog.protocol.records.messages.message import build_message
-from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.protocol.records.messages.sets import NewRecord, build_message, build_set
 from horolog.testing.requests import produce, result
 from horolog.testing.wire import wire
 

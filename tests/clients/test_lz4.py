@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from horolog.client.consume.consumer import Consumer
-from horolog.protocol.records.messages.message import entries
+from horolog.protocol.records.messages.sets import entries
 from horolog.testing.program import ServerProcess
 
 from .aio_kafka import AioKafka

@@ -2,7 +2,7 @@
 
 import pytest
 
-from horolog.protocol.records.messages.message import entries
+from horolog.protocol.records.messages.sets import entries
 from horolog.testing.program import ServerProcess
 
 from .aio_kafka import AioKafka

@@ -8,10 +8,9 @@ import pytest
 from horolog.cli.errors_reference import lines as error_lines
 from horolog.cli.reference import lines as command_lines
 from horolog.config.broker import NAMES
-from horolog.config.reference import lines as setting_lines
 from horolog.protocol.errors import ERRORS
-from horolog.server.metrics.reference import lines as metric_lines
-from horolog.server.rights.reference import lines as right_lines
+from horolog.server.reference import main as write_page
+from horolog.server.reference import metric_lines, right_lines, setting_lines
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -35,3 +34,13 @@ def test_every_name_and_code_is_on_its_page() -> None:
     settings, errors = "\n".join(setting_lines()), "\n".join(error_lines())
     assert [name for name in NAMES if f"`{name}`" not in settings] == []
     assert [code for code in ERRORS if f"| {code} |" not in errors] == []
+
+
+def test_a_page_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    assert write_page(["errors"]) == 2
+    assert capsys.readouterr() == (
+        "",
+        "usage: python -m horolog.server.reference settings|metrics|rights\n",
+    )
+    assert write_page(["metrics"]) == 0
+    assert capsys.readouterr().out == (DOCS / "metrics.md").read_text(encoding="utf-8")

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.config.broker import load
+from horolog.config.setting import TIME_UNITS_MS, UnitError, format_amount, parse_amount
 from horolog.config.topic import check_overrides, in_numbers, shown_value
-from horolog.config.units import TIME_UNITS_MS, UnitError, format_amount, parse_amount
 from horolog.protocol.errors import InvalidConfig
 
 

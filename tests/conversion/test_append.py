@@ -15,11 +15,14 @@ from horolog.protocol.errors import (
 )
 from horolog.protocol.records.codecs.codec import compress, decompress
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
-from horolog.protocol.records.messages.message import Entry, build_message, entries, open_wrapper
 from horolog.protocol.records.messages.sets import (
+    Entry,
     NewRecord,
+    build_message,
     build_set,
     build_wrapper,
+    entries,
+    open_wrapper,
     set_timestamp,
 )
 from horolog.storage.log.admitted import Conversion

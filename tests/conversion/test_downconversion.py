@@ -15,15 +15,18 @@ from horolog.protocol.records.messages.downconversion import (
     downconversion,
     run,
 )
-from horolog.protocol.records.messages.message import (
+from horolog.protocol.records.messages.sets import (
     Entry,
+    NewRecord,
     Record,
     build_message,
+    build_set,
+    build_wrapper,
     entries,
     open_wrapper,
     records,
+    set_offset,
 )
-from horolog.protocol.records.messages.sets import NewRecord, build_set, build_wrapper, set_offset
 from horolog.testing.logs import timed_set
 
 GZIP = Codec.GZIP

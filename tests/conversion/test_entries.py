@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
-from horolog.protocol.records.messages.conversion import convert_entries, runs
-from horolog.protocol.records.messages.message import build_message, entries
-from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.protocol.records.messages.downconversion import convert_entries, runs
+from horolog.protocol.records.messages.sets import NewRecord, build_message, build_set, entries
 
 contents = st.one_of(st.none(), st.just(b""), st.binary(max_size=40))
 V0_HELLO = "87a77ab20000ffffffff0000000568656c6c6f"

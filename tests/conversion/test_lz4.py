@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.messages.message import Entry, entries
+from horolog.protocol.records.messages.sets import Entry, entries
 from horolog.server.broker import Broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.logs import LogFolder

@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
 from horolog.protocol.records.messages.downconversion import downconversion, run
-from horolog.protocol.records.messages.message import Record, entries, open_wrapper, records
-from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.protocol.records.messages.sets import (
+    NewRecord,
+    Record,
+    build_set,
+    entries,
+    open_wrapper,
+    records,
+)
 from horolog.storage.read import reader
 from horolog.testing.logs import LogFolder
 from horolog.tests.properties.examples import examples

@@ -19,8 +19,7 @@ from horolog.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
-from horolog.protocol.records.messages.message import entries
-from horolog.protocol.records.messages.sets import build_wrapper
+from horolog.protocol.records.messages.sets import build_wrapper, entries
 from horolog.server.broker import Broker
 from horolog.server.conversions import CONCURRENT
 from horolog.server.handlers import HANDLERS_OF_MANY

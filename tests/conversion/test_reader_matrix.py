@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from horolog.protocol.records.batch import build_batch
+from horolog.protocol.records.batch import NewRecord, build_batch
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.downconversion import downconversion, run
 from horolog.protocol.records.messages.sets import build_set
-from horolog.protocol.records.record import NewRecord
 from horolog.storage.log.admitted import Appended
 from horolog.storage.read import reader
 from horolog.testing.logs import LogFolder

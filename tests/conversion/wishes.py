@@ -5,7 +5,7 @@ from horolog.protocol.api.topics.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
 )
-from horolog.protocol.records.messages.message import Record, entries, records
+from horolog.protocol.records.messages.sets import Record, entries, records
 from horolog.testing.requests import fetch, result
 from horolog.testing.wire import Wire
 

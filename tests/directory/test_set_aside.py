@@ -8,9 +8,13 @@ from random import Random
 import pytest
 
 from horolog.protocol.errors import StorageError
-from horolog.storage.directory.known_files import UNFINISHED_SETTING_ASIDE, is_set_aside
+from horolog.storage.directory.known_files import (
+    UNFINISHED_SETTING_ASIDE,
+    finish_setting_aside,
+    is_set_aside,
+    set_aside,
+)
 from horolog.storage.directory.lock import DirectoryLock
-from horolog.storage.directory.set_aside import finish_setting_aside, set_aside
 from horolog.storage.files import SystemFiles
 from horolog.storage.names import parse_folder_name
 from horolog.testing.power_cuts import PowerCuts

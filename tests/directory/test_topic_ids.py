@@ -10,8 +10,8 @@ from random import Random
 import pytest
 
 from horolog.protocol.errors import StorageError
-from horolog.storage.directory.random_ids import is_id, random_id
 from horolog.storage.files import SystemFiles
+from horolog.storage.names import is_id, random_id
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import FaultyFiles
 

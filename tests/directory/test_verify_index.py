@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.messages.message import entries
+from horolog.protocol.records.messages.sets import entries
 from horolog.storage.check.verify import Finding, verify
 from horolog.storage.files import SystemFiles
 from horolog.testing.directories import DataDirectory

@@ -11,10 +11,10 @@ from typing import TypeVar
 import pytest
 
 from horolog.protocol.errors import InvalidConfig, StorageError
-from horolog.server.replication.etcd.access import Access
 from horolog.server.replication.etcd.client import (
     ANSWER_MAX_BYTES,
     ATTEMPT_S,
+    Access,
     EtcdClient,
     EtcdError,
     EtcdMisconfigured,

@@ -15,8 +15,7 @@ from horolog.protocol.errors import InvalidConfig
 from horolog.replication.cluster_state import KeptMember
 from horolog.server.broker import Broker as Server
 from horolog.server.replication.cluster import Cluster
-from horolog.server.replication.etcd.access import Access
-from horolog.server.replication.etcd.client import EtcdClient, Gateway
+from horolog.server.replication.etcd.client import Access, EtcdClient, Gateway
 from horolog.server.replication.etcd.store import ClusterStore
 from horolog.testing.broker import running_broker
 from horolog.testing.etcd import EtcdProcess

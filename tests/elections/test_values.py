@@ -17,7 +17,7 @@ from horolog.replication.cluster_state import (
 )
 from horolog.replication.settings import Incarnation, Member
 from horolog.server.replication.etcd.client import BadValue
-from horolog.server.replication.etcd.values import (
+from horolog.server.replication.etcd.store import (
     StoredMember,
     StoredState,
     decode_leader,

@@ -18,8 +18,7 @@ from horolog.client.produce.producer import Producer
 from horolog.protocol.api.log.fetch import FETCH, FetchRequest
 from horolog.protocol.api.log.produce import PRODUCE, ProduceRequest
 from horolog.protocol.api.native import frames as native
-from horolog.protocol.records.messages.message import records
-from horolog.protocol.records.messages.sets import NewRecord
+from horolog.protocol.records.messages.sets import NewRecord, records
 from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock

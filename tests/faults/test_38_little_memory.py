@@ -10,7 +10,7 @@ import pytest
 
 from horolog.protocol.errors import CodedError
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.messages.message import records
+from horolog.protocol.records.messages.sets import records
 from horolog.storage.files import SystemFiles
 from horolog.storage.open_files import OpenFiles
 from horolog.testing.files import Fault, FaultyFiles

@@ -16,8 +16,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from horolog.protocol.records.messages.message import entries
-from horolog.storage.index import index_file, time_map, time_mapping
+from horolog.protocol.records.messages.sets import entries
+from horolog.storage.index import index_file, time_map
 from horolog.storage.log import admission
 from horolog.storage.log.flush import FlushWork
 from horolog.storage.read import reader, windows
@@ -445,7 +445,7 @@ PHASES = [phase for phase in Phase if phase is not Phase.explain]
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a few messages, so that short logs have some in their time maps, and indexes of
     closed segments that are not kept in memory."""
-    for module in (time_map, time_mapping, admission):
+    for module in (time_map, admission):
         monkeypatch.setattr(module, "BLOCK_BYTES", 200)
     monkeypatch.setattr(time_map, "_WRITTEN_BYTES", 40)
     monkeypatch.setattr(windows, "UNMAPPED_BYTES", 250)

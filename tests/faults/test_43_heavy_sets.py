@@ -16,10 +16,9 @@ from horolog.config.address import split_address
 from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.errors import CorruptMessage
-from horolog.protocol.records.batch import build_batch, read_header, write_header
+from horolog.protocol.records.batch import NewRecord, build_batch, read_header, write_header
 from horolog.protocol.records.codecs.lz4_frame import header_checksum
 from horolog.protocol.records.layout import BATCH_OVERHEAD, ENTRY_OVERHEAD, Codec
-from horolog.protocol.records.record import NewRecord
 from horolog.testing.program import ServerProcess, serving
 from horolog.testing.requests import create_topic, message_set, produce, produce_to, result, results
 from horolog.testing.wire import wire

@@ -13,8 +13,7 @@ from horolog.protocol.errors import OffsetOutOfRange
 from horolog.protocol.records.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
-from horolog.protocol.records.messages.message import records
-from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.protocol.records.messages.sets import NewRecord, build_set, records
 from horolog.storage.log.epoch_history import EpochEnd
 from horolog.storage.log.log import Log
 from horolog.storage.log.retention import RetentionPlan

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from horolog.protocol.records.kernel import walk
-from horolog.protocol.records.messages.message import records
+from horolog.protocol.records.messages.sets import records
 from horolog.storage.log.log import Log
 from horolog.storage.read import reader
 

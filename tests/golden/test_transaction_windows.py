@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from horolog.client.consume.consumer import Consumer
-from horolog.storage.index import time_map, time_mapping
+from horolog.storage.index import time_map
 from horolog.storage.log import admission
 from horolog.storage.read import windows
 from horolog.testing.broker import running_broker
@@ -23,7 +23,7 @@ WINDOWS = 12
 async def test_they_are_exact_and_pass_over_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    for module in (time_map, time_mapping, admission):
+    for module in (time_map, admission):
         monkeypatch.setattr(module, "BLOCK_BYTES", BLOCK_BYTES)
     monkeypatch.setattr(windows, "UNMAPPED_BYTES", BLOCK_BYTES)
     shutil.copytree(TOPIC.files, tmp_path / "data" / "t-0")

@@ -22,7 +22,7 @@ from horolog import (
     blocking,
 )
 from horolog.server.handlers import groups_admin
-from horolog.storage.directory import position_reading
+from horolog.storage.directory import position_table
 from horolog.testing.broker import BrokerThread
 from horolog.testing.wire import Wire
 
@@ -133,7 +133,7 @@ async def test_a_group_is_idle_without_members_and_commits(
 
 async def test_a_long_list_comes_in_pages(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups_admin, "MAX_LISTED", 3)
-    monkeypatch.setattr(position_reading, "_SUMMARISED_AT_ONCE", 2)
+    monkeypatch.setattr(position_table, "_SUMMARISED_AT_ONCE", 2)
     await admin.create_topic("clicks", partitions=3)
     names = [f"g{number}" for number in range(10)]
     for number, name in enumerate(names):

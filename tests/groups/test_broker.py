@@ -17,7 +17,7 @@ from horolog.protocol.api.groups.offset_delete import (
     OffsetDeleteTopic,
 )
 from horolog.protocol.api.groups.offset_fetch import LIST_POSITIONS, OffsetFetchRequest
-from horolog.protocol.api.operations import NOT_ASKED
+from horolog.protocol.api.rights import NOT_ASKED
 from horolog.protocol.api.schema import replaced
 from horolog.protocol.api.topics.create_topics import CreatableTopic, CreateTopicsRequest
 from horolog.protocol.errors import (

@@ -21,8 +21,8 @@ from horolog.protocol.api.native import frames as native_frames
 from horolog.protocol.api.security.authenticate import AUTHENTICATE, AuthenticateRequest
 from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.errors import InvalidConfig, SaslAuthenticationFailed
-from horolog.protocol.sasl.plain import PlainClient
-from horolog.server.network.connection_slots import (
+from horolog.protocol.sasl.mechanisms import PlainClient
+from horolog.server.network.connections import (
     ConnectionSlots,
     LoginSlots,
     UserSlots,

@@ -25,9 +25,9 @@ from horolog.protocol.errors import (
     SaslAuthenticationFailed,
     UnsupportedSaslMechanism,
 )
-from horolog.protocol.sasl.oauthbearer import OAuthBearerClient
+from horolog.protocol.sasl.mechanisms import OAuthBearerClient
 from horolog.server.broker import Broker
-from horolog.server.security import logins, token_keys
+from horolog.server.security import logins, tokens
 from horolog.server.web.server import HttpState
 from horolog.testing.access import log_in, log_in_to_kafka
 from horolog.testing.broker import running_broker
@@ -305,7 +305,7 @@ class TestFile:
         third = Issuer(CLOCK)
         third.add("third")
         source.stop()
-        monkeypatch.setattr(token_keys, "LOOK_SECONDS", 0.05)
+        monkeypatch.setattr(tokens, "LOOK_SECONDS", 0.05)
         source.start(asyncio.get_running_loop())
         third.write(path)
         await until(lambda: source.keys.find("third", "ES256") is not None)
@@ -353,7 +353,7 @@ class TestUrl:
     def settings(self, key_server: KeyServer) -> dict[str, object]:
         return {"sasl_oauthbearer_jwks_endpoint_url": key_server.url}
 
-    def source(self, broker: Broker) -> token_keys.KeySource:
+    def source(self, broker: Broker) -> tokens.KeySource:
         assert broker.security._token_keys is not None
         return broker.security._token_keys
 
@@ -409,9 +409,9 @@ class TestUrl:
     async def test_answers_that_are_none(
         self, tmp_path: Path, key_server: KeyServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(token_keys, "REST_SECONDS", 100.0)
+        monkeypatch.setattr(tokens, "REST_SECONDS", 100.0)
         events = RecordedEvents()
-        source = token_keys.KeySource(key_server.url, 3600.0, events)
+        source = tokens.KeySource(key_server.url, 3600.0, events)
         released = asyncio.Event()
 
         async def never() -> web.StreamResponse:
@@ -437,7 +437,7 @@ class TestUrl:
         source.start(asyncio.get_running_loop())
         await until(lambda: bool(events.seen) and source._reading is None)
         for answer, cause in expected.items():
-            monkeypatch.setattr(token_keys, "FETCH_SECONDS", 0.3 if answer is never else 30.0)
+            monkeypatch.setattr(tokens, "FETCH_SECONDS", 0.3 if answer is never else 30.0)
             key_server.answer = answer
             events.seen.clear()
             source.read_again()
@@ -451,7 +451,7 @@ class TestUrl:
     async def test_in_turns(self, key_server: KeyServer) -> None:
         issuer = Issuer(CLOCK)
         key_server.give(issuer)
-        source = token_keys.KeySource(key_server.url, 0.05, RecordedEvents())
+        source = tokens.KeySource(key_server.url, 0.05, RecordedEvents())
         source.start(asyncio.get_running_loop())
         await until(lambda: len(source.keys) == 1)
         issuer.add("next")
@@ -480,7 +480,7 @@ async def test_keys_by_tls(
         if trusted:
             monkeypatch.setenv("SSL_CERT_FILE", str(authority.cert))
         events.seen.clear()
-        source = token_keys.KeySource(url, 3600.0, events)
+        source = tokens.KeySource(url, 3600.0, events)
         source.start(asyncio.get_running_loop())
         await until(lambda: bool(events.seen))
         assert len(source.keys) == keys

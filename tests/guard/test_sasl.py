@@ -10,8 +10,12 @@ from hypothesis import strategies as st
 
 from horolog.protocol.errors import SaslAuthenticationFailed
 from horolog.protocol.sasl import scram
-from horolog.protocol.sasl.mechanisms import SCRAM_MECHANISMS, ScramMechanism
-from horolog.protocol.sasl.plain import PlainClient, read_plain
+from horolog.protocol.sasl.mechanisms import (
+    SCRAM_MECHANISMS,
+    PlainClient,
+    ScramMechanism,
+    read_plain,
+)
 from horolog.protocol.sasl.scram import ScramClient, ScramServer
 
 SHA_256, SHA_512 = SCRAM_MECHANISMS["SCRAM-SHA-256"], SCRAM_MECHANISMS["SCRAM-SHA-512"]

@@ -20,7 +20,7 @@ from kafka import KafkaProducer
 from horolog import Admin, Security
 from horolog.protocol.sasl.mechanisms import SCRAM_MECHANISMS
 from horolog.protocol.sasl.scram import credential_of
-from horolog.storage.metadata.access_state import AccessState
+from horolog.storage.metadata.access_records import AccessState
 from horolog.testing.access import StoredAccess, log_in
 from horolog.testing.program import Program, ServerProcess, serving
 from horolog.testing.wire import wire

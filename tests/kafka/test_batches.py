@@ -28,8 +28,7 @@ from horolog.protocol.errors import (
 from horolog.protocol.records.batch import finish_batch, read_header, write_header
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.messages.message import entries, records
-from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.protocol.records.messages.sets import NewRecord, build_set, entries, records
 from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
 from horolog.testing.requests import (

@@ -31,8 +31,8 @@ from horolog.protocol.api.log.list_transactions import ListTransactionsRequest
 from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.native.frames import ResponseHead
-from horolog.protocol.api.operations import NOT_ASKED
 from horolog.protocol.api.registry import APIS
+from horolog.protocol.api.rights import NOT_ASKED
 from horolog.protocol.api.schema import replaced
 from horolog.protocol.api.topics.elect_leaders import ElectLeadersRequest, ElectLeadersTopic
 from horolog.protocol.api.topics.list_partition_reassignments import (

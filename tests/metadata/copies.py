@@ -35,7 +35,7 @@ from horolog.storage.metadata.records import (
     TopicCreated,
     TopicDeleted,
 )
-from horolog.storage.metadata.state_copy import StateReading
+from horolog.storage.metadata.snapshot import StateReading
 from horolog.storage.names import folder_name
 from horolog.storage.replica.copy_facts import CopyFacts
 from horolog.storage.replica.replica_log import ReplicaLog

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from horolog.storage.directory import journal as module
 from horolog.storage.directory.journal import REMOVAL_BYTES, Cause, Journal, Removal
-from horolog.storage.metadata.access_state import AccessState
+from horolog.storage.metadata.access_records import AccessState
 from horolog.storage.metadata.metadata_state import MetadataState, records_of
 from horolog.storage.metadata.records import (
     MessagesRemoved,

@@ -28,7 +28,7 @@ from horolog.storage.metadata.records import (
     TopicCreated,
     TopicDeleted,
 )
-from horolog.storage.metadata.state_copy import MAX_STATE_BYTES, StatePart
+from horolog.storage.metadata.snapshot import MAX_STATE_BYTES, StatePart
 from horolog.storage.names import METADATA_TOPIC
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import FaultyFiles, QuickFiles, ending_process

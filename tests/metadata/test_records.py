@@ -15,7 +15,7 @@ from horolog.protocol.api.security.acl_terms import (
     Permission,
     ResourceType,
 )
-from horolog.protocol.api.security.quota_terms import Quota
+from horolog.protocol.api.security.client_quotas import Quota
 from horolog.storage.check.dump import DumpedMessage, dump
 from horolog.storage.directory.journal import Cause, Removal
 from horolog.storage.directory.position_records import StoredPosition
@@ -23,6 +23,8 @@ from horolog.storage.directory.topics import TopicEntry
 from horolog.storage.files import SystemFiles
 from horolog.storage.metadata.access_records import (
     HIDDEN,
+    IN_RECORD,
+    AccessState,
     CredentialsAltered,
     DecoyKeySet,
     QuotasAltered,
@@ -31,7 +33,6 @@ from horolog.storage.metadata.access_records import (
     StoredCredential,
     StoredRule,
 )
-from horolog.storage.metadata.access_state import IN_RECORD, AccessState
 from horolog.storage.metadata.metadata_state import MetadataState, records_of
 from horolog.storage.metadata.records import (
     MAX_PARTITIONS,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from horolog.protocol.errors import StorageError
-from horolog.protocol.records.messages.message import entries
+from horolog.protocol.records.messages.sets import entries
 from horolog.storage.check.repair import Repair, RepairPlan
 from horolog.storage.check.verify import Finding, verify
 from horolog.storage.directory.position_records import StoredPosition

@@ -16,7 +16,7 @@ import yaml
 from horolog.config.broker import broker_settings
 from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.topics.metadata import MetadataRequest
-from horolog.server.memory_limit import fitting_limits
+from horolog.server.network.held_memory import fitting_limits
 from horolog.testing.broker import running_broker
 from horolog.testing.ports import free_port
 from horolog.testing.program import READY, Program

@@ -11,9 +11,9 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
-from horolog.pipeline.fetch import _IDLE
 from horolog.pipeline.segments import SegmentPart
 from horolog.pipeline.source import HorologDataSource
+from horolog.pipeline.span_readers import _IDLE
 
 T0_MS = 1_700_000_000_000
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from horolog import blocking
 from horolog.client.cluster.route import ANY_REPLICA, REQUESTS, Route
-from horolog.pipeline import fetch
+from horolog.pipeline import span_readers
 from horolog.pipeline.option_values import OptionError
 from horolog.pipeline.options import read_options
 from horolog.testing.broker import BrokerThread
@@ -102,7 +102,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 def used() -> set[str]:
     """The brokers that tasks in this process have read from, by the readers that are kept."""
     found: set[str] = set()
-    for kind, readers in fetch._IDLE.items():
+    for kind, readers in span_readers._IDLE.items():
         if kind[-1] == "any":
             routes: list[Route] = [one._cluster for one in readers if hasattr(one, "_cluster")]
             links = [one._links.get((ANY_REPLICA, REQUESTS)) for one in routes]

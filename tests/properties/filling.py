@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from horolog.protocol.errors import RecordListTooLarge
-from horolog.protocol.records.messages.message import entries, records
+from horolog.protocol.records.messages.sets import entries, records
 from horolog.storage.log.admitted import Appended
 from horolog.storage.log.log import Log
 from horolog.storage.read import reader

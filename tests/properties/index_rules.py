@@ -3,7 +3,7 @@
 from itertools import pairwise
 from struct import iter_unpack
 
-from horolog.protocol.records.messages.message import entries, records
+from horolog.protocol.records.messages.sets import entries, records
 from horolog.storage.segment.segment import Segment
 
 from .filling import MAX_DECOMPRESSED_BYTES

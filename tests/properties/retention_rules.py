@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from horolog.config.topic import TopicSettings
-from horolog.protocol.records.messages.message import entries
+from horolog.protocol.records.messages.sets import entries
 from horolog.storage.log.log import Log
 from horolog.storage.segment.segment import Segment
 

@@ -20,7 +20,7 @@ from horolog.protocol.records.layout import (
     NO_PRODUCER_ID,
     Codec,
 )
-from horolog.protocol.records.messages.message import records
+from horolog.protocol.records.messages.sets import records
 from horolog.storage.check.verify import verify
 from horolog.storage.files import SystemFiles
 from horolog.storage.log.log import Log

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from horolog.protocol.errors import HorologError
 from horolog.protocol.records.batch import batch_records
 from horolog.protocol.records.layout import LOG_APPEND_TIME_BIT, MESSAGE_CODECS, Codec
-from horolog.protocol.records.messages.message import build_message, entries, open_wrapper
 from horolog.protocol.records.messages.sets import (
     NewRecord,
+    build_message,
     build_set,
     build_wrapper,
+    entries,
+    open_wrapper,
     set_timestamp,
 )
 from horolog.testing.logs import LogFolder

@@ -3,7 +3,7 @@
 from array import array
 
 from horolog.protocol.records.kernel.reference.times import time_map_blocks
-from horolog.protocol.records.messages.message import entries, records
+from horolog.protocol.records.messages.sets import entries, records
 from horolog.storage.log.log import Log
 from horolog.storage.read import reader, windows
 from horolog.storage.read.windows import ReadWindow

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.server.quotas.rates import Rate, Sensors, TokenBucket, Windows
+from horolog.server.quotas.meter import Rate, Sensors, TokenBucket, Windows
 from horolog.tests.properties.examples import examples
 
 STEPS = st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 5000)), min_size=1, max_size=60)

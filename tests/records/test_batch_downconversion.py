@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import CorruptMessage, MessageTooLarge
-from horolog.protocol.records.batch import build_batch, set_times_in_place
+from horolog.protocol.records.batch import NewRecord, build_batch, set_times_in_place
 from horolog.protocol.records.codecs.codec import compress
 from horolog.protocol.records.kernel import crc32c
 from horolog.protocol.records.layout import BATCH_CRC_AT, Buffer, Codec, TimestampType
@@ -18,8 +18,7 @@ from horolog.protocol.records.messages.downconversion import (
     downconversion,
     run,
 )
-from horolog.protocol.records.messages.message import entries, records
-from horolog.protocol.records.record import NewRecord
+from horolog.protocol.records.messages.sets import entries, records
 from horolog.tests.properties.examples import examples
 
 MIB = 1 << 20

@@ -27,7 +27,7 @@ from horolog.protocol.records.kernel import (
 from horolog.protocol.records.kernel.terms import NO_MORE, RECORD
 from horolog.protocol.records.latency import LATENCY_BUCKETS_MS, LatencyCounts
 from horolog.protocol.records.layout import BATCH_OVERHEAD
-from horolog.protocol.records.messages.message import entries
+from horolog.protocol.records.messages.sets import entries
 from horolog.tests.properties.examples import examples
 
 NOW_MS = 1_700_000_000_000

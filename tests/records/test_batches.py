@@ -16,6 +16,8 @@ from horolog.protocol.errors import (
     MessageTooLarge,
 )
 from horolog.protocol.records.batch import (
+    NewRecord,
+    Record,
     batch_records,
     build_batch,
     check_batch,
@@ -28,7 +30,6 @@ from horolog.protocol.records.binary import BinaryColumn
 from horolog.protocol.records.kernel import RecordEncoder, crc32c, varint
 from horolog.protocol.records.latency import LatencyCounts
 from horolog.protocol.records.layout import BATCH_OVERHEAD, Buffer, Codec, TimestampType
-from horolog.protocol.records.record import NewRecord, Record
 from horolog.testing.columns import binary_column
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "kafka-2.1"

@@ -15,8 +15,16 @@ from horolog.protocol.errors import CorruptMessage, HorologError, UnsupportedFor
 from horolog.protocol.records.kernel import crc32, walk
 from horolog.protocol.records.kernel.terms import Offsets, Problem
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
-from horolog.protocol.records.messages.message import build_message, entries, open_wrapper, records
-from horolog.protocol.records.messages.sets import NewRecord, build_set, build_wrapper, set_offset
+from horolog.protocol.records.messages.sets import (
+    NewRecord,
+    build_message,
+    build_set,
+    build_wrapper,
+    entries,
+    open_wrapper,
+    records,
+    set_offset,
+)
 from horolog.protocol.records.problems import problem_error
 from horolog.tests.properties.examples import examples
 

@@ -10,11 +10,14 @@ from horolog.protocol.records.codecs.codec import compress, decompress
 from horolog.protocol.records.kernel import walk
 from horolog.protocol.records.kernel.terms import Problem
 from horolog.protocol.records.layout import LOG_APPEND_TIME_BIT, Codec, TimestampType
-from horolog.protocol.records.messages.message import Record, build_message, entries, records
 from horolog.protocol.records.messages.sets import (
     NewRecord,
+    Record,
+    build_message,
     build_set,
     build_wrapper,
+    entries,
+    records,
     set_append_time,
     set_offset,
 )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import CodedError, MessageTooLarge
-from horolog.protocol.records.batch import finish_batch, read_header, write_header
+from horolog.protocol.records.batch import Record, finish_batch, read_header, write_header
 from horolog.protocol.records.columns import read_columns
 from horolog.protocol.records.kernel import (
     RecordEncoder,
@@ -20,10 +20,8 @@ from horolog.protocol.records.kernel import (
 )
 from horolog.protocol.records.kernel.terms import Problem
 from horolog.protocol.records.layout import BATCH_OVERHEAD, Buffer, Codec
-from horolog.protocol.records.messages.conversion import DamagedSlice, run
-from horolog.protocol.records.messages.message import records
-from horolog.protocol.records.messages.sets import NewRecord, build_set, set_append_time
-from horolog.protocol.records.record import Record
+from horolog.protocol.records.messages.downconversion import DamagedSlice, run
+from horolog.protocol.records.messages.sets import NewRecord, build_set, records, set_append_time
 from horolog.protocol.records.selection import Selected, selection
 from horolog.tests.properties.examples import examples
 

@@ -16,12 +16,13 @@ from horolog.protocol.records.binary import BinaryColumn
 from horolog.protocol.records.columns import CONTENT, Columns, Content, read_columns
 from horolog.protocol.records.kernel import Gathered, SetEncoder, gather, reference, stamp
 from horolog.protocol.records.layout import MESSAGE_CODECS, Buffer, Codec, TimestampType
-from horolog.protocol.records.messages.message import entries, records
 from horolog.protocol.records.messages.sets import (
     NewRecord,
     build_columns,
     build_set,
     build_wrapper,
+    entries,
+    records,
     set_append_time,
     set_offset,
 )

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from horolog.protocol.records.kernel import plain_end, rewrite
 from horolog.protocol.records.kernel.terms import OWN
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.messages.message import build_message
-from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.protocol.records.messages.sets import NewRecord, build_message, build_set
 from horolog.tests.properties.examples import examples
 
 INT64_MAX = 2**63 - 1

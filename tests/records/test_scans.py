@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from horolog.protocol.records.kernel import scan_offset, scan_timestamp
 from horolog.protocol.records.kernel.terms import BAD_OFFSET, BAD_SIZE, NOT_FOUND
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.messages.message import entries
-from horolog.protocol.records.messages.sets import NewRecord, build_set, set_offset
+from horolog.protocol.records.messages.sets import NewRecord, build_set, entries, set_offset
 from horolog.tests.properties.examples import examples
 
 ENTRY_BYTES = 35

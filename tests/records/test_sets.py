@@ -10,11 +10,13 @@ from horolog.protocol.errors import MessageTooLarge
 from horolog.protocol.records.kernel import walk
 from horolog.protocol.records.kernel.terms import Problem
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec, TimestampType
-from horolog.protocol.records.messages.message import Record, entries, records
 from horolog.protocol.records.messages.sets import (
     NewRecord,
+    Record,
     build_set,
     build_wrapper,
+    entries,
+    records,
     set_append_time,
     set_offset,
     set_timestamp,

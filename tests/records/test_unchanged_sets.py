@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from horolog.protocol.errors import HorologError
 from horolog.protocol.records.batch import (
     CheckedBatch,
+    NewRecord,
     build_batch,
     check_batch,
     finish_batch,
@@ -33,7 +34,6 @@ from horolog.protocol.records.latency import LatencyCounts
 from horolog.protocol.records.layout import BATCH_OVERHEAD, Codec
 from horolog.protocol.records.marks import Marks
 from horolog.protocol.records.messages.sets import build_set
-from horolog.protocol.records.record import NewRecord
 from horolog.tests.properties.examples import examples
 
 from . import unchanged_sets

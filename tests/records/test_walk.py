@@ -9,9 +9,9 @@ from horolog.protocol.records.kernel import walk
 from horolog.protocol.records.kernel.terms import Offsets, Problem
 from horolog.protocol.records.latency import LATENCY_BUCKETS_MS, LatencyCounts
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.messages.message import build_message
 from horolog.protocol.records.messages.sets import (
     NewRecord,
+    build_message,
     build_set,
     build_wrapper,
     set_append_time,

@@ -17,7 +17,7 @@ from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
 from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.errors import CodedError, StorageError
 from horolog.server.replication.replica_directory import METADATA
-from horolog.storage.metadata import state_copy
+from horolog.storage.metadata import snapshot
 from horolog.testing.broker import running_broker
 from horolog.testing.requests import create_topic, message_set, produce, result
 from horolog.testing.wire import Wire
@@ -174,7 +174,7 @@ async def test_the_log_is_shortened_while_a_follower_is_away(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It gets the leader's stored state, in parts, and makes of its topics what they are."""
-    monkeypatch.setattr(state_copy, "PART_BYTES", 5000)
+    monkeypatch.setattr(snapshot, "PART_BYTES", 5000)
     async with members(place) as all_:
         await all_.start()
         leader, follower = all_[1], all_[2]

@@ -16,8 +16,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from horolog.protocol.errors import UnsupportedForMessageFormat
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.messages.message import entries
-from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.protocol.records.messages.sets import NewRecord, build_set, entries
 from horolog.testing.ports import free_port
 from horolog.testing.requests import list_offsets, produce, result
 from horolog.testing.wire import Wire

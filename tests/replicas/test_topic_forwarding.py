@@ -16,7 +16,7 @@ from horolog.protocol.api.kafka import frames as kafka_frames
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.protocol.errors import InvalidRequest, NotLeader
 from horolog.server.replication import topic_forwarding
-from horolog.server.replication.leader_connection import AcceptsFollower
+from horolog.server.replication.replica_fetcher import AcceptsFollower
 from horolog.testing.broker import running_broker
 from horolog.testing.wire import wire
 

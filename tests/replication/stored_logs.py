@@ -7,8 +7,7 @@ from typing import Any
 
 from horolog.protocol.records.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
-from horolog.protocol.records.messages.message import records
-from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.protocol.records.messages.sets import NewRecord, build_set, records
 from horolog.replication.partition_log import Partition
 from horolog.storage.log.log import Log
 from horolog.storage.log.retention import plan_retention

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from horolog.protocol.records.batch import read_header
-from horolog.protocol.records.messages.message import records
+from horolog.protocol.records.messages.sets import records
 from horolog.server.replication.replica_directory import ReplicaMetadataLog
 from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.directory.topics import TopicEntry
@@ -20,7 +20,7 @@ from horolog.storage.metadata.records import (
     TopicCreated,
     decode_record,
 )
-from horolog.storage.metadata.state_copy import StatePart
+from horolog.storage.metadata.snapshot import StatePart
 from horolog.storage.names import METADATA_FOLDER, folder_name
 from horolog.storage.replica.copy_facts import Stored
 from horolog.testing.directories import DataDirectory

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from .count import (
+    PHRASES,
     STORAGE_ORDER,
     counted,
     groups_in_cycles,
@@ -14,6 +15,9 @@ from .count import (
     parsed,
     phrases_in,
 )
+
+FIRST, SECOND = PHRASES[0], PHRASES[2]
+"""Two phrases that are counted. This file does not hold them, because it is counted too."""
 
 FILES = {
     "__init__.py": "",
@@ -33,7 +37,7 @@ FILES = {
     "server/__init__.py": "",
     "server/other.py": "x = 1  # one\n",
     "tests/test_x.py": "",
-    "docs/page.md": "A broker that is one\nof several, and those who ask.\n",
+    "docs/page.md": f"It is {FIRST.replace(' ', chr(10), 1)}, and {SECOND} wait.\n",
 }
 
 
@@ -50,7 +54,7 @@ def test_each_count(tmp_path: Path) -> None:
         "type_checking": 1,
         "late_imports": 1,
         "twice": {"One": ["storage.check.two", "storage.index.one"]},
-        "phrases": {"docs/page.md": {"one of several": 1, "those who": 1}},
+        "phrases": {"docs/page.md": {FIRST: 1, SECOND: 1}},
     }
 
 
@@ -74,7 +78,14 @@ def test_the_order_of_storage_names_each_room(storage: dict[str, set[str]]) -> N
 
 
 def test_a_phrase_is_found_across_lines_of_a_comment() -> None:
-    assert phrases_in("# what\n# became of it; the beginning") == {"what became of": 1}
+    lines = FIRST.replace(" ", "\n# ", 1)
+    assert phrases_in(f"# {lines} of them; {SECOND}se") == {FIRST: 1}
+
+
+@pytest.mark.parametrize("phrase", PHRASES)
+def test_each_phrase_is_found_as_whole_words(phrase: str) -> None:
+    assert phrases_in(f"It says {phrase.title()}.") == {phrase: 1}
+    assert phrases_in(f"un{phrase}, {phrase}s") == {}
 
 
 def test_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

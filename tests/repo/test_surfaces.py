@@ -11,15 +11,14 @@ MEANT = {
     # The settings of a broker, each with its flag.
     "config/cluster_table.py",
     "config/broker.py",
-    "config/reference.py",
+    "server/reference.py",
     "server/replication/cluster_admin.py",
-    "server/replication/etcd/access.py",
-    "server/replication/etcd/administering.py",
     "server/replication/etcd/client.py",
+    "server/replication/etcd/store.py",
     "server/replication/etcd/election.py",
     "server/replication/member_files.py",
     "server/replication/membership.py",
-    "server/single_node.py",
+    "server/replication/service.py",
     "storage/directory/directory_opening.py",
     "storage/directory/lock.py",
     # What `horolog pipeline doctor`, `bootstrap` and `env` say to do next, and Java's own options.

@@ -106,7 +106,7 @@ from horolog.protocol.api.topics.list_partition_reassignments import (
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.protocol.errors import CodedError
 from horolog.server.outcomes import first_error
-from horolog.server.rights.reference import is_enough
+from horolog.server.reference import is_enough
 from horolog.testing.requests import fetch, list_offsets, message_set, produce
 from horolog.testing.wire import Wire
 

@@ -19,8 +19,7 @@ from horolog.protocol.api.security.acl_terms import (
 )
 from horolog.protocol.api.security.acls import AclFilter
 from horolog.protocol.errors import InvalidRequest
-from horolog.server.security.acl_filters import Filter, Filters
-from horolog.server.security.acl_store import Acls, Authorizer, problem_of
+from horolog.server.security.acl_store import Acls, Authorizer, Filter, Filters, problem_of
 from horolog.server.security.acls import Acl, AclTable, Reason, Resource, covers
 from horolog.testing.access import StoredAccess
 from horolog.tests.properties.examples import examples

@@ -12,7 +12,7 @@ from horolog.protocol.api.log.fetch import FETCH
 from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.errors import InvalidTimestamp, StorageError
-from horolog.protocol.records.messages.message import records
+from horolog.protocol.records.messages.sets import records
 from horolog.server.broker import Broker
 from horolog.server.metrics.figures import Figures
 from horolog.server.network.listener import CannotListen, address_of, bind

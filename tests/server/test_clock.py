@@ -2,7 +2,7 @@
 
 import pytest
 
-from horolog.protocol.records.messages.message import records
+from horolog.protocol.records.messages.sets import records
 from horolog.server.broker import Broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result

@@ -21,8 +21,7 @@ from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.protocol.errors import InvalidTopic, StorageError, UnknownTopicOrPartition
 from horolog.protocol.limits import SHARED_SLAB_BYTES
-from horolog.protocol.records.messages.message import records
-from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.protocol.records.messages.sets import NewRecord, build_set, records
 from horolog.server.broker import Broker
 from horolog.server.network.endpoint import Caller
 from horolog.server.requests import PendingAnswer

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from horolog.server.deferrals import Deferrals
 from horolog.server.outcomes import NO_ERROR_NAME
+from horolog.server.work import Deferrals
 from horolog.testing.broker import running_broker
 from horolog.testing.requests import create_topic, message_set, produce
 from horolog.testing.wire import wire

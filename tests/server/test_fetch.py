@@ -13,7 +13,7 @@ from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
 from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.errors import OffsetOutOfRange, UnknownTopicOrPartition
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.messages.message import records
+from horolog.protocol.records.messages.sets import records
 from horolog.server.broker import Broker
 from horolog.server.handlers.fetch import handle_many
 from horolog.server.parking import ParkingLot, Wait

@@ -14,10 +14,9 @@ from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
 from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.errors import CorruptMessage, UnknownServerError, UnknownTopicOrPartition
-from horolog.protocol.records.batch import build_batch, set_producer
+from horolog.protocol.records.batch import NewRecord, build_batch, set_producer
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.messages.message import Record, records
-from horolog.protocol.records.record import NewRecord
+from horolog.protocol.records.messages.sets import Record, records
 from horolog.server.broker import Broker
 from horolog.server.handlers import produce as handler
 from horolog.server.late_appends import LateAppends, Sender

@@ -5,14 +5,14 @@ import sys
 
 LEAN = """
 import sys
-from horolog.server.library_log import load_lean_log
+from horolog.server.events import load_lean_log
 load_lean_log()
 load_lean_log()
 import structlog.dev
 print("rich" in sys.modules, structlog.dev.rich)
 import rich.console
 finders = [type(one).__module__ for one in sys.meta_path]
-print("rich" in sys.modules, finders.count("horolog.server.library_log"))
+print("rich" in sys.modules, finders.count("horolog.server.events"))
 """
 
 LEFT_ALONE = """

@@ -14,8 +14,14 @@ from pathlib import Path
 import pytest
 
 from horolog.clock import Clock
-from horolog.server.events import BURST, MAX_RARE, Events
-from horolog.server.library_log import LONGEST_MESSAGE, LibraryLog, library_messages_to
+from horolog.server.events import (
+    BURST,
+    LONGEST_MESSAGE,
+    MAX_RARE,
+    Events,
+    LibraryLog,
+    library_messages_to,
+)
 from horolog.server.metrics.figures import Figures
 from horolog.testing.clock import ManualClock
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from horolog.config.broker import broker_settings
-from horolog.server.memory_limit import SMALLEST_BYTES, _left_in_container, fitting_limits
+from horolog.server.network.held_memory import SMALLEST_BYTES, _left_in_container, fitting_limits
 
 MIB = 1 << 20
 SETTINGS = broker_settings()

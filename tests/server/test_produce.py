@@ -24,8 +24,12 @@ from horolog.protocol.errors import (
     UnsupportedForMessageFormat,
 )
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.messages.message import build_message, records
-from horolog.protocol.records.messages.sets import build_wrapper, set_timestamp
+from horolog.protocol.records.messages.sets import (
+    build_message,
+    build_wrapper,
+    records,
+    set_timestamp,
+)
 from horolog.server.broker import Broker
 from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker, synced

@@ -17,9 +17,8 @@ from horolog.protocol.errors import (
 from horolog.server import metadata_store
 from horolog.server.broker import Broker
 from horolog.server.metadata_store import MetadataStore
-from horolog.storage.directory.position_reading import PositionReading
 from horolog.storage.directory.position_records import BROKERS, MAX_NAME_BYTES, StoredPosition
-from horolog.storage.directory.position_table import NAME_BYTES, POSITION_BYTES
+from horolog.storage.directory.position_table import NAME_BYTES, POSITION_BYTES, PositionReading
 from horolog.storage.files import Files, SystemFiles
 from horolog.testing.broker import running_broker
 from horolog.testing.files import FaultyFiles, QuickFiles

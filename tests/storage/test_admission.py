@@ -11,7 +11,7 @@ from horolog.protocol.errors import (
 )
 from horolog.protocol.records.codecs.codec import compress
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.messages.message import build_message
+from horolog.protocol.records.messages.sets import build_message
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
 NOW = 1_479_144_272_509

@@ -8,9 +8,9 @@ import pytest
 
 from horolog.protocol.errors import StorageError
 from horolog.protocol.records.layout import Codec
+from horolog.storage.index.offset_index import KnownPositions
 from horolog.storage.log.log import Log
 from horolog.storage.read import reader
-from horolog.storage.segment.known_positions import KnownPositions
 from horolog.testing.logs import LogFolder, timed_set
 
 STEP_BYTES = 256 << 10

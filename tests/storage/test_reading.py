@@ -4,7 +4,7 @@ import pytest
 
 from horolog.protocol.errors import OffsetOutOfRange, StorageError
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.messages.message import entries
+from horolog.protocol.records.messages.sets import entries
 from horolog.storage.log.log import Log
 from horolog.storage.read import reader
 from horolog.testing.logs import LogFolder, timed_set, untimed_set

@@ -4,8 +4,7 @@ import pytest
 
 from horolog.protocol.records.codecs.codec import decompress
 from horolog.protocol.records.layout import Codec, TimestampType
-from horolog.protocol.records.messages.message import Entry
-from horolog.protocol.records.messages.sets import build_wrapper, set_offset, set_timestamp
+from horolog.protocol.records.messages.sets import Entry, build_wrapper, set_offset, set_timestamp
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
 NOW = 1_479_144_272_509

@@ -6,8 +6,12 @@ import pytest
 
 from horolog.protocol.errors import InvalidTimestamp
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.messages.message import build_message
-from horolog.protocol.records.messages.sets import build_wrapper, set_append_time, set_timestamp
+from horolog.protocol.records.messages.sets import (
+    build_message,
+    build_wrapper,
+    set_append_time,
+    set_timestamp,
+)
 from horolog.testing.logs import LogFolder, timed_set
 
 NOW = 1_479_144_272_509

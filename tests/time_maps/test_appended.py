@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from horolog.bench.windows.shapes import SHAPES
+from horolog.bench.windows import SHAPES
 from horolog.protocol.records.kernel import time_blocks
 from horolog.protocol.records.layout import Codec
 from horolog.storage.index import time_map

@@ -7,7 +7,7 @@ import pytest
 
 from horolog.storage.check.verify import verify
 from horolog.storage.files import SystemFiles
-from horolog.storage.index import time_map, time_mapping
+from horolog.storage.index import time_map
 from horolog.storage.log import admission
 from horolog.storage.read import windows
 from horolog.testing.directories import DataDirectory
@@ -23,7 +23,7 @@ every_topic = pytest.mark.parametrize("topic", TOPICS, ids=[topic.id for topic i
 @pytest.fixture(autouse=True)
 def small_blocks(mapped_early: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """These logs are short."""
-    for module in (time_map, time_mapping, admission):
+    for module in (time_map, admission):
         monkeypatch.setattr(module, "BLOCK_BYTES", 1_000)
     monkeypatch.setattr(windows, "UNMAPPED_BYTES", 1_000)
 

@@ -13,7 +13,7 @@ from horolog.protocol.records.kernel import time_blocks
 from horolog.protocol.records.kernel.reference.spans import TimeSpan
 from horolog.protocol.records.kernel.reference.times import MapBlock, time_map_blocks
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.messages.message import entries, records
+from horolog.protocol.records.messages.sets import entries, records
 from horolog.storage.check.repair import Repair
 from horolog.storage.check.verify import Finding, verify
 from horolog.storage.events import ignore_events

@@ -13,8 +13,7 @@ from horolog.protocol.api.topics.delete_records import (
 from horolog.protocol.records.batch import read_header, write_header
 from horolog.protocol.records.kernel.reference.times import time_map_blocks
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.messages.message import entries
-from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.protocol.records.messages.sets import NewRecord, build_set, entries
 from horolog.server.broker import Broker
 from horolog.storage.log.log import Log
 from horolog.testing.clock import MovingClock

@@ -2,7 +2,7 @@
 
 from horolog.protocol.api.log.list_offsets import EARLIEST, LATEST
 from horolog.protocol.records.kernel import walk
-from horolog.protocol.records.messages.message import Record, records
+from horolog.protocol.records.messages.sets import Record, records
 from horolog.testing.requests import fetch, list_offsets, result
 from horolog.testing.wire import Wire
 

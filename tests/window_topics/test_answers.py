@@ -21,7 +21,7 @@ from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.protocol.window_topics import WindowName, window_name
 from horolog.server.handlers import window_reads
-from horolog.storage.index import time_map, time_mapping
+from horolog.storage.index import time_map
 from horolog.storage.log import admission
 from horolog.storage.read import windows as storage_windows
 from horolog.testing.broker import BrokerThread
@@ -97,7 +97,7 @@ windows = st.tuples(
 def small_blocks() -> Iterator[None]:
     """Small logs have time maps too, and sets are sent from their files."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (time_map, time_mapping, admission):
+        for module in (time_map, admission):
             patch.setattr(module, "BLOCK_BYTES", 600)
         patch.setattr(storage_windows, "UNMAPPED_BYTES", 600)
         patch.setattr(window_reads, "MIN_FILE_RANGE_BYTES", 400)

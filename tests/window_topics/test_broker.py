@@ -14,8 +14,7 @@ from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.protocol.errors import OffsetOutOfRange, TopicAuthorizationFailed
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.messages.message import records
-from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.protocol.records.messages.sets import NewRecord, build_set, records
 from horolog.server.broker import Broker
 from horolog.storage.read.slices import Slice
 from horolog.testing.broker import running_broker

@@ -7,7 +7,7 @@ from horolog.protocol.records.kernel import walk
 from horolog.protocol.records.layout import MAGIC_AT
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.server.broker import Broker
-from horolog.storage.index import time_map, time_mapping
+from horolog.storage.index import time_map
 from horolog.storage.log import admission
 from horolog.storage.log.log import Log
 from horolog.storage.read import windows
@@ -26,7 +26,7 @@ LARGE_BYTES, ROOM_BYTES = 300_000, 150_000
 @pytest.fixture
 async def log(broker: Broker, client: Wire, monkeypatch: pytest.MonkeyPatch) -> Log:
     """With a time map of the smallest log, so that sets go as they are stored."""
-    for module in (time_map, time_mapping, admission):
+    for module in (time_map, admission):
         monkeypatch.setattr(module, "BLOCK_BYTES", 100)
     monkeypatch.setattr(windows, "UNMAPPED_BYTES", 100)
     await client.call(create_topic("t", retention_ms=-1))

@@ -13,12 +13,12 @@ import pytest
 from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.log.list_offsets import LARGEST, LATEST
 from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
-from horolog.protocol.records.messages.message import Record
+from horolog.protocol.records.messages.sets import Record
 from horolog.protocol.window_topics import WindowName, window_name
 from horolog.server.broker import Broker
 from horolog.server.handlers import window_reads
 from horolog.server.handlers.window_reads import WindowRead
-from horolog.storage.index import time_map, time_mapping
+from horolog.storage.index import time_map
 from horolog.storage.log import admission
 from horolog.storage.read import windows as storage_windows
 from horolog.storage.read.slices import FileRange, Slice
@@ -59,7 +59,7 @@ class ReadBytes:
 @pytest.fixture
 def read_bytes(monkeypatch: pytest.MonkeyPatch) -> ReadBytes:
     """Small logs have time maps too, and sets are sent from their files."""
-    for module in (time_map, time_mapping, admission):
+    for module in (time_map, admission):
         monkeypatch.setattr(module, "BLOCK_BYTES", BLOCK_BYTES)
     monkeypatch.setattr(storage_windows, "UNMAPPED_BYTES", BLOCK_BYTES)
     monkeypatch.setattr(window_reads, "MIN_FILE_RANGE_BYTES", 400)

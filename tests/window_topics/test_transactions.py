@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from horolog.storage.index import time_map, time_mapping
+from horolog.storage.index import time_map
 from horolog.storage.log import admission
 from horolog.storage.read import windows
 from horolog.testing.broker import BrokerThread
@@ -50,7 +50,7 @@ def read(server: BrokerThread, name: str, isolation: str, size: int) -> list[int
 def test_what_was_committed_in_a_window_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_bytes: int
 ) -> None:
-    for module in (time_map, time_mapping, admission):
+    for module in (time_map, admission):
         monkeypatch.setattr(module, "BLOCK_BYTES", block_bytes)
     monkeypatch.setattr(windows, "UNMAPPED_BYTES", block_bytes)
     shutil.copytree(TOPIC.files, tmp_path / "data" / "t-0")

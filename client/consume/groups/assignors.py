@@ -59,8 +59,8 @@ def assign_ranges(members: list[GroupMemberInfo], counts: Mapping[str, int]) -> 
 
 
 def assign_stickily(members: list[GroupMemberInfo], counts: Mapping[str, int]) -> Assignments:
-    """Return the next step to a balanced assignment: a partition that moves is first taken from its
-    owner, and assigned when nobody owns it any more."""
+    """Return the next step to a balanced assignment: a partition that moves is first revoked
+    from its owner, and assigned once it has no owner."""
     target = balance(members, counts)
     owners = owners_of(members, counts)
     return {
@@ -85,8 +85,8 @@ def balance(members: list[GroupMemberInfo], counts: Mapping[str, int]) -> Assign
 def owners_of(
     members: list[GroupMemberInfo], counts: Mapping[str, int]
 ) -> dict[TopicPartition, str]:
-    """Return the owner of each partition. A partition that two members claim belongs to that of the
-    later generation, and to nobody if both are of the same one."""
+    """Return the owner of each partition. A partition that two members claim belongs to the
+    member with the later generation. If both have the same generation, it has no owner."""
     best: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in members:
         generation = member.subscription.generation

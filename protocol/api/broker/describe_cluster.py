@@ -3,8 +3,7 @@
 from typing import Final
 
 from ...limits import MAX_REPLICAS
-from ..operations import NOT_ASKED
-from ..rights import NO_RIGHTS
+from ..rights import NO_RIGHTS, NOT_ASKED
 from ..schema import (
     Api,
     ServedBy,

@@ -3,8 +3,7 @@
 from typing import Final
 
 from ...limits import MAX_GROUPS, MAX_MEMBERS
-from ..operations import NOT_ASKED
-from ..rights import each
+from ..rights import NOT_ASKED, each
 from ..schema import (
     Api,
     ServedBy,

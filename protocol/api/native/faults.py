@@ -1,18 +1,22 @@
-"""Finds what is wrong with a message in the native encoding that its decoder rejected.
+"""Finds what is wrong with a message in the native encoding that its decoder rejected, or with a
+frame before it is unpacked.
 
-Containers are opened one level at a time, and the number of checked values is limited, because the
-broker has other clients to serve.
+Unpacking can turn one byte into 70. `find_frame_fault` bounds what an unpacker may allocate, by the
+number of values and the depth of the frame, and allocates nothing itself.
+
+For a rejected message, containers are opened one level at a time, and the number of checked values
+is limited, because the broker has other clients to serve.
 """
 
 from typing import Any, Final
 
 from msgspec import Raw, msgpack
 
-from ...limits import MAX_WALKED_VALUES
+from ...limits import MAX_DEPTH, MAX_WALKED_VALUES
+from ...records.kernel import packed_fault
 from ..framing import Frame
 from ..schema import Array, Boolean, Data, Float, Integer, Records, Text, WireType, fields_of
 from .decoding import WRONG
-from .shape import find_fault
 
 _MAX_QUOTED_CHARS: Final = 60
 _read_map: Final = msgpack.Decoder(dict[Any, Raw]).decode
@@ -41,7 +45,7 @@ class _TooFar(Exception):
 
 def fault_of(body: Frame, struct: type[Any], version: int, *, strict: bool, max_values: int) -> str:
     """Return an error text that names the wrong field. `strict` is as in `decoder`."""
-    fault = find_fault(body, max_values, outer_depth=1)
+    fault = find_frame_fault(body, max_values, outer_depth=1)
     if fault is not None:
         return f"the body is not valid msgpack: {fault}"
     try:
@@ -191,3 +195,16 @@ def quoted(value: object) -> str:
     if len(text) > _MAX_QUOTED_CHARS:
         text = text[:_MAX_QUOTED_CHARS] + "..."
     return f"{text} ({type(value).__name__})"
+
+
+def find_frame_fault(
+    data: bytes | bytearray | memoryview, max_values: int, outer_depth: int = 0
+) -> str | None:
+    """Return why `data` is not one msgpack value within the limits; `None` if it is.
+
+    `outer_depth`: the number of containers around it. A fault names the depth in the whole frame.
+    """
+    fault = packed_fault(data, max_values, MAX_DEPTH - outer_depth)
+    if outer_depth and fault == f"it is nested more than {MAX_DEPTH - outer_depth} deep":
+        return f"it is nested more than {MAX_DEPTH} deep"
+    return fault

@@ -3,20 +3,24 @@
     request    [api, version, correlation_id, client_id, body]
     response   [correlation_id, error_code, body]
 
-Bodies are maps with string keys, as the message classes declare them; a response with an error
-code has the body {"error_message": text}. A record set is one `bin`.
+Bodies are maps with string keys, as the message classes declare them; a response with an error code
+has the body {"error_message": text}. A record set is one `bin`.
 
 A request is decoded in two steps, `open_request` and `decode_body`, so that a request with a wrong
 body can still be answered under its correlation id.
+
+Large messages are read and written in pieces. To read one, its arrays are first split into the
+bytes of their items, which only looks at lengths.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import Annotated, Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
+from msgspec import msgpack
 from msgspec.msgpack import Decoder
 
 from ...errors import NO_ERROR, InvalidRequest
@@ -29,16 +33,34 @@ from ...limits import (
     MAX_RESPONSE_VALUES,
     MAX_SMALL_REQUEST_VALUES,
 )
-from ...records.kernel import PackedField, PackedMessage
+from ...records.kernel import PackedField, PackedMessage, packed_places
 from ..framing import Frame, ProtocolError
-from ..pieces import Output, Pieces
-from ..schema import INT16, INT32, INT64, Api, Text, has_record_sets, most_values
-from ..writing import AnswersEncoder, InMemory, Written, clip, in_memory
-from . import pieces
-from .decoding import WRONG, decoder, request_reader
-from .faults import fault_of, quoted
-from .fields import packed_field
-from .shape import find_fault
+from ..pieces import Output, Pieces, chunks, is_large
+from ..schema import (
+    INT16,
+    INT32,
+    INT64,
+    Api,
+    Array,
+    Field,
+    Text,
+    WireType,
+    all_fields,
+    fields_of,
+    has_record_sets,
+    most_values,
+)
+from ..writing import AnswersEncoder, InMemory, Written, clip, clip_of, field_kind, in_memory
+from .decoding import WRONG, decoder, item_decoder, request_reader, splitter, struct_in_version
+from .faults import fault_of, find_frame_fault, quoted
+
+Type = WireType | type[Any]
+
+_AT_ONCE_BYTES: Final = 8 * 1024
+"""A message of at most this size is decoded at once: it has no more values than bytes."""
+_NIL: Final = b"\xc0"
+_ARRAYS: Final = (*range(0x90, 0xA0), 0xDC, 0xDD)
+"""First bytes that an array can have."""
 
 T = TypeVar("T")
 
@@ -52,6 +74,138 @@ _HEAD_BYTES: Final = 5 + 3 * 9 + 5 + MAX_CLIENT_ID_BYTES
 _Int16 = Annotated[int, msgspec.Meta(ge=INT16.low, le=INT16.high)]
 _Int32 = Annotated[int, msgspec.Meta(ge=INT32.low, le=INT32.high)]
 _Int64 = Annotated[int, msgspec.Meta(ge=INT64.low, le=INT64.high)]
+
+
+def _make_packed_writer(struct: type[Any], version: int) -> PackedMessage:
+    fields = [
+        (
+            spec.name,
+            packed_field(spec.type, version),
+            (spec.default_value(),) if spec.native else (),
+        )
+        for spec in fields_of(struct, version, native=True)
+    ]
+    return PackedMessage(fields)
+
+
+# The cast is needed because mypy does not consider a class hashable.
+packed_message: Final = cast(Callable[[type[Any], int], PackedMessage], cache(_make_packed_writer))
+"""Returns the writer of a message class in a version (cached)."""
+
+
+def packed_field(wire_type: WireType | type[Any], version: int) -> PackedField:
+    """Return the writer for values of a type."""
+    message = item = None
+    match wire_type:
+        case Array():
+            item = packed_field(wire_type.of, version)
+        case type():
+            message = packed_message(wire_type, version)
+    return PackedField(field_kind(wire_type), clip_of(wire_type), message, item)
+
+
+def read_message(struct: type[T], version: int, content: memoryview) -> Pieces[T]:
+    """Return the message of a request, decoded as by its decoder. Raises the decoder's errors."""
+    if len(content) <= _AT_ONCE_BYTES:
+        return cast(T, decoder(struct, version, True)(content))
+    split = splitter(struct, version)(content)
+    found = {spec.name: getattr(split, spec.name) for spec in all_fields(struct)}
+    arrays = {spec.name: cast(Array, spec.type) for spec in _arrays_of(struct, version)}
+    # The arrays are cut from `content`, because the splitter's copies cannot be written to, as
+    # record sets must be.
+    places = packed_places(content)
+    for begin, middle, end in zip(places[::2], places[1::2], places[2::2], strict=False):
+        name = msgpack.decode(content[begin:middle])
+        if name in arrays:
+            array = arrays[name]
+            found[name] = yield from _read_items(array, version, content[middle:end])
+    return cast(T, struct_in_version(struct, version, True)(**found))
+
+
+def _read_items(array: Array, version: int, content: memoryview) -> Pieces[list[Any] | None]:
+    if array.nullable and bytes(content[:2]) == _NIL:
+        return None
+    if content[0] not in _ARRAYS:
+        raise ValueError("it is no array")
+    of, items = array.of, list[Any]()
+    decode = item_decoder(of, version)
+    places = packed_places(content)
+    if len(places) > 1 + array.max_items:
+        raise ValueError(f"there are more than {array.max_items} items")
+    left_bytes = _AT_ONCE_BYTES
+    for begin, end in pairwise(places):
+        if end - begin > _AT_ONCE_BYTES and isinstance(of, type):
+            items.append((yield from read_message(of, version, content[begin:end])))
+        else:
+            items.append(decode(content[begin:end]))
+        left_bytes -= end - begin
+        if left_bytes < 0:
+            yield
+            left_bytes = _AT_ONCE_BYTES
+    return items
+
+
+def write_message(struct: type[Any], version: int, message: Any, output: Output) -> Pieces[None]:
+    """Write a message, as its writer would, in pieces."""
+    written = [
+        (spec, value)
+        for spec in fields_of(struct, version, native=True)
+        if not ((value := getattr(message, spec.name)) == spec.default_value() and spec.native)
+    ]
+    output.put(_container_head(0x80, 0xDE, len(written)))
+    for spec, value in written:
+        output.put(bytes((0xA0 | len(spec.name), *spec.name.encode())))
+        if isinstance(spec.type, Array) and value is not None:
+            yield from _write_items(spec.type.of, version, value, output)
+        else:
+            put_value(output, spec.type, version, value)
+
+
+def put_value(output: Output, of: Type, version: int, value: Any) -> None:
+    """Write one value."""
+    # The value's writer puts it into an array, after the length of a frame.
+    output.put_parts(_writer(of, version).parts(value), LENGTH_BYTES + 1)
+
+
+def _write_items(of: Type, version: int, items: Sequence[Any], output: Output) -> Pieces[None]:
+    output.put(_container_head(0x90, 0xDC, len(items)))
+    write = _items_writer(of, version).parts
+    for chunk in chunks(of, items):
+        if is_large(of, chunk):
+            yield from write_message(cast(type[Any], of), version, chunk[0], output)
+        else:
+            head = _container_head(0x90, 0xDC, len(chunk))
+            output.put_parts(write(chunk), LENGTH_BYTES + 1 + len(head))
+        yield
+
+
+def _container_head(few: int, many: int, count: int) -> bytes:
+    """Return the header of a container with `count` items. `few` is its first byte for fewer than
+    16 items, `many` for a count of two bytes."""
+    if count < 0x10:
+        return bytes((few | count,))
+    if count < 0x1_0000:
+        return bytes((many, *count.to_bytes(2, "big")))
+    return bytes((many + 1, *count.to_bytes(4, "big")))
+
+
+def _make_arrays_of(struct: type[Any], version: int) -> list[Field]:
+    specs = fields_of(struct, version, native=True)
+    return [spec for spec in specs if isinstance(spec.type, Array)]
+
+
+def _make_writer(of: Type, version: int) -> PackedMessage:
+    return PackedMessage([("", packed_field(of, version), ())])
+
+
+def _make_items_writer(of: Type, version: int) -> PackedMessage:
+    return _make_writer(Array(of, 0), version)
+
+
+# The casts are needed because mypy does not consider a class hashable.
+_arrays_of: Final = cast(Callable[[type[Any], int], list[Field]], cache(_make_arrays_of))
+_writer: Final = cast(Callable[[Type, int], PackedMessage], cache(_make_writer))
+_items_writer: Final = cast(Callable[[Type, int], PackedMessage], cache(_make_items_writer))
 
 
 class RequestHead(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
@@ -207,7 +361,7 @@ def _doubtful_request(frame: Frame) -> tuple[RequestHead, Body]:
 
 def _fault_in(frame: Frame, max_values: int) -> str | None:
     """Return why a frame is not one msgpack value within the limits; `None` if it is."""
-    fault = find_fault(frame, max_values)
+    fault = find_frame_fault(frame, max_values)
     if fault is None:
         try:
             msgspec.msgpack.decode(frame)
@@ -252,10 +406,10 @@ def decode_in_pieces(struct: type[T], version: int, body: Body) -> Pieces[T]:
     if body.fault is not None:
         raise InvalidRequest(body.fault)
     content, values = body.content, most_values(struct)
-    if find_fault(content, values, outer_depth=1) is None:
+    if find_frame_fault(content, values, outer_depth=1) is None:
         yield
         try:
-            return (yield from pieces.read_message(struct, version, content))
+            return (yield from read_message(struct, version, content))
         except WRONG:
             yield
     raise InvalidRequest(fault_of(content, struct, version, strict=True, max_values=values))
@@ -276,7 +430,7 @@ def _decoded(
     strict = refusal is InvalidRequest
     # A value takes at least one byte and may decode to many: values in larger bodies are counted
     # first.
-    if len(content) <= max_values or find_fault(content, max_values) is None:
+    if len(content) <= max_values or find_frame_fault(content, max_values) is None:
         try:
             return decoder(struct, version, strict)(content)  # type: ignore[no-any-return]
         except WRONG:
@@ -318,9 +472,9 @@ def answer_in_pieces(api: Api, version: int, correlation_id: int, body: object) 
     """Encode one response as `answers_encoder` does, in pieces."""
     output = Output()
     output.put(_ANSWER)
-    pieces.put_value(output, INT64, version, correlation_id)
-    pieces.put_value(output, INT64, version, NO_ERROR)
-    yield from pieces.write_message(api.response, version, body, output)
+    put_value(output, INT64, version, correlation_id)
+    put_value(output, INT64, version, NO_ERROR)
+    yield from write_message(api.response, version, body, output)
     return output.frame(LENGTH_BYTES)
 
 

@@ -1,5 +1,7 @@
-"""describe-client-quotas and alter-client-quotas: list and change quotas."""
+"""describe-client-quotas and alter-client-quotas: list and change quotas, by Kafka's names for
+them."""
 
+from enum import StrEnum
 from typing import Final
 
 from ...limits import MAX_QUOTA_ENTITIES, MAX_QUOTA_PARTS
@@ -25,6 +27,15 @@ _TYPES: Final = "`user` or `client-id`"
 _KEYS: Final = (
     "producer_byte_rate, consumer_byte_rate, request_percentage or controller_mutation_rate."
 )
+
+
+class Quota(StrEnum):
+    """What a quota limits."""
+
+    PRODUCER_BYTE_RATE = "producer_byte_rate"
+    CONSUMER_BYTE_RATE = "consumer_byte_rate"
+    REQUEST_PERCENTAGE = "request_percentage"
+    CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
 
 
 @message

@@ -3,8 +3,7 @@
 from typing import Final
 
 from ...limits import MAX_PARTITIONS, MAX_REPLICAS, MAX_TOPICS
-from ..operations import NOT_ASKED
-from ..rights import CREATES_TOPIC, How, Need, When, each, left_out
+from ..rights import CREATES_TOPIC, NOT_ASKED, How, Need, When, each, left_out
 from ..schema import (
     INT32,
     Api,

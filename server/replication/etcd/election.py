@@ -30,7 +30,6 @@ from ....storage.replica.replica_log import ReplicaLog
 from ..followers import reachable
 from ..member import ClusterMember, Election, PeerInfo
 from ..replica_directory import ReplicaDirectory
-from .access import access_of
 from .client import (
     EtcdClient,
     EtcdError,
@@ -38,9 +37,9 @@ from .client import (
     EtcdUnreachable,
     Gateway,
     LeaseNotFound,
+    access_of,
 )
-from .store import ClusterKeys, ClusterStore
-from .values import StoredMember
+from .store import ClusterKeys, ClusterStore, StoredMember
 
 PATIENCE_S: Final = 2.0
 """How long an answer of etcd is waited for."""

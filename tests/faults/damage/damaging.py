@@ -8,7 +8,7 @@ from pathlib import Path
 
 from horolog.protocol.errors import HorologError, StorageError
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.messages.message import entries, records
+from horolog.protocol.records.messages.sets import entries, records
 from horolog.storage.read import reader
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from horolog.protocol.records.layout import ENTRY_OVERHEAD, MAGIC_AT, SIZE_AT, Codec
-from horolog.protocol.records.messages.message import records
+from horolog.protocol.records.messages.sets import records
 from horolog.storage.log.log import Log
 from horolog.storage.read import reader
 from horolog.testing.directories import DataDirectory

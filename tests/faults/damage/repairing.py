@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.messages.message import entries, records
+from horolog.protocol.records.messages.sets import entries, records
 from horolog.storage.check.repair import Repair
 from horolog.storage.check.repair_plan import RepairStep
 from horolog.storage.check.verify import verify

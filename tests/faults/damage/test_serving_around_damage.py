@@ -7,7 +7,7 @@ import pytest
 
 from horolog.protocol.api.log.describe_log import DescribeLogRequest, DescribeLogTopic
 from horolog.protocol.errors import OffsetOutOfRange, StorageError
-from horolog.protocol.records.messages.message import records
+from horolog.protocol.records.messages.sets import records
 from horolog.testing.broker import running_broker
 from horolog.testing.requests import create_topic, fetch, list_offsets, message_set, produce, result
 from horolog.testing.wire import Wire, wire

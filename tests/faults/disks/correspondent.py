@@ -11,7 +11,7 @@ from horolog.protocol.api.groups.offset_commit import (
 )
 from horolog.protocol.api.groups.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
 from horolog.protocol.errors import NO_ERROR, StorageError
-from horolog.protocol.records.messages.message import records
+from horolog.protocol.records.messages.sets import records
 from horolog.storage.check.verify import verify
 from horolog.storage.files import SystemFiles
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result

@@ -28,8 +28,7 @@ from horolog.protocol.limits import (
     SLAB_BYTES,
     SPARE_FRAMES,
 )
-from horolog.protocol.records.messages.message import records
-from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.protocol.records.messages.sets import NewRecord, build_set, records
 from horolog.server.broker import Broker
 from horolog.server.network import connections
 from horolog.server.network.deadline import LAST_CHANCE_SECONDS

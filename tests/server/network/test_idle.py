@@ -18,7 +18,7 @@ from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.server.broker import Broker
-from horolog.server.network.connection_slots import ConnectionSlots
+from horolog.server.network.connections import ConnectionSlots
 from horolog.server.network.deadline import IdleLimit
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock

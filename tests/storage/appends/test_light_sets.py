@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from horolog.protocol.errors import HorologError, InvalidRecord, MessageTooLarge, StorageError
-from horolog.protocol.records.batch import build_batch
+from horolog.protocol.records.batch import NewRecord, build_batch
 from horolog.protocol.records.layout import Codec
-from horolog.protocol.records.record import NewRecord
 from horolog.storage.log.admission import takes_long
 from horolog.storage.log.admitted import Appended
 from horolog.testing.logs import LogFolder, timed_set, untimed_set

@@ -6,9 +6,9 @@ from itertools import product
 import pytest
 
 from horolog.protocol.errors import InvalidRecord
+from horolog.protocol.records.batch import NewRecord
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import build_set
-from horolog.protocol.records.record import NewRecord
 from horolog.storage.log.log import Log
 from horolog.testing.logs import LogFolder, by_set
 

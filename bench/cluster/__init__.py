@@ -1,1 +1,0 @@
-"""Figures of a leader and its followers: `make bench-cluster`."""

@@ -1,1 +1,0 @@
-"""Measures how long one request holds the event loop at a time."""

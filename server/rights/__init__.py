@@ -1,1 +1,0 @@
-"""Authorization of requests: the rights that each request needs, and the refusals."""
