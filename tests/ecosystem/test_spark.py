@@ -1,6 +1,7 @@
 """Spark's own source and sink for Kafka, at the broker of the fixture `kafka_bootstrap`."""
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,12 @@ _LIMIT_SECONDS = 900
 """The first run installs Spark."""
 
 pytestmark = [pytest.mark.ecosystem, pytest.mark.timeout(_LIMIT_SECONDS)]
+
+
+@pytest.fixture
+def horolog_settings() -> Mapping[str, object]:
+    """Words of years ago stay."""
+    return {"retention.ms": -1}
 
 
 @pytest.fixture
