@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from .client.consume.consumer import Consumer
     from .client.consume.tables import read_window
     from .client.consume.time_window import TimeWindow
-    from .client.errors import ClientClosed, ConnectionFailed, PartlySent, SecurityError, TlsFailed
+    from .client.errors import (
+        ClientClosed,
+        ConnectionFailed,
+        PartlySent,
+        SecurityError,
+        SendsFailed,
+        TlsFailed,
+    )
     from .client.produce.producer import Producer
     from .client.results import (
         AfterEnd,
@@ -215,6 +222,7 @@ __all__ = [
     "Security",
     "SecurityDisabled",
     "SecurityError",
+    "SendsFailed",
     "SentBatch",
     "SentRange",
     "SentRecord",
@@ -255,6 +263,7 @@ _HOMES = {
         "ConnectionFailed",
         "PartlySent",
         "SecurityError",
+        "SendsFailed",
         "TlsFailed",
     ),
     ".client.produce.producer": ("Producer",),

@@ -22,8 +22,10 @@ from .client.consume.fetching import TopicPartition
 from .client.consume.time_window import TimeWindow as _TimeWindow
 from .client.errors import ClientClosed
 from .client.produce.encoding import Headers
+from .client.produce.failed_sends import FailedSends
 from .client.produce.producer import Producer as _Producer
 from .client.results import ColumnBatch, ConsumerRecord, SentRecord
+from .protocol.api.log.describe_removals import DescribedRemoval
 from .protocol.records.columns import CONTENT, Content
 
 __all__ = ["Admin", "Consumer", "Producer", "TimeWindow"]
@@ -137,7 +139,19 @@ class Producer(_Blocking):
 
     @_makes(_Producer)
     def __init__(self) -> None:
+        self._failed: FailedSends[_Sending] = FailedSends(_Sending.is_unread)
         self._begin()
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        super().__exit__(exc_type, exc, traceback)
+        failed = None if exc is not None else self._failed.error(_Sending.exception)
+        if failed is not None:
+            raise failed
 
     send = _waits(_Producer.send)
     send_batch = _waits(_Producer.send_batch)
@@ -160,7 +174,7 @@ class Producer(_Blocking):
         """Add a message to the buffer as `send` does, and return without waiting for the answer.
         The future gets the message's position, or the error."""
         client: _Producer = self._client
-        result: concurrent.futures.Future[SentRecord] = concurrent.futures.Future()
+        result = _Sending()
 
         async def enqueue() -> None:
             waiter = await client.enqueue(
@@ -172,19 +186,42 @@ class Producer(_Blocking):
                 partition=partition,
                 headers=headers,
             )
-            waiter.add_done_callback(partial(_settle, result))
+            waiter.add_done_callback(partial(_settle, result, self._failed))
 
         self._run(enqueue)
         return result
 
 
+class _Sending(concurrent.futures.Future[SentRecord]):
+    """The result of a message, and whether the program has read it."""
+
+    _read = False
+
+    def result(self, timeout: float | None = None) -> SentRecord:
+        try:
+            return super().result(timeout)
+        finally:
+            self._read = self.done()
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        try:
+            return super().exception(timeout)
+        finally:
+            self._read = self.done()
+
+    def is_unread(self) -> bool:
+        return not self._read
+
+
 def _settle(
-    result: "concurrent.futures.Future[SentRecord]", waiter: "asyncio.Future[SentRecord]"
+    result: _Sending, failed: FailedSends[_Sending], waiter: "asyncio.Future[SentRecord]"
 ) -> None:
     error = waiter.exception()
     if not result.set_running_or_notify_cancel():
         return
     if error is not None:
+        if not isinstance(error, ClientClosed):
+            failed.add((result,))
         result.set_exception(error)
     else:
         result.set_result(waiter.result())
@@ -303,6 +340,17 @@ class TimeWindow:
     def untimed(self) -> int:
         """Number of messages read that have no timestamp."""
         return self._window.untimed
+
+    @property
+    def complete_from_ms(self) -> int | None:
+        """Time from which on no message has left the partitions of the window; 0 if none has left
+        them, None before the first message is fetched and where unknown, as at a Kafka cluster."""
+        return self._window.complete_from_ms
+
+    @property
+    def removed(self) -> tuple[DescribedRemoval, ...]:
+        """What had left the partitions when reading began, and may have been in the window."""
+        return self._window.removed
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         return self

@@ -14,6 +14,7 @@ from ..protocol.api.groups.offset_fetch import OFFSET_FETCH
 from ..protocol.api.groups.sync_group import SYNC_GROUP
 from ..protocol.api.log.count_by_time import COUNT_BY_TIME
 from ..protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS
+from ..protocol.api.log.describe_removals import DESCRIBE_REMOVALS, DescribeRemovalsRequest
 from ..protocol.api.log.fetch import FETCH
 from ..protocol.api.log.produce import PRODUCE
 from ..protocol.api.registry import APIS
@@ -175,6 +176,7 @@ _SHAPES: Final[Mapping[str, Callable[[Api, int, Encoding, Size], Any]]] = {
     "many things": partial(_many, lambda number: f"absent-{number}"),
     "one thing many times": partial(_many, lambda _: WIDE),
     "things that there are": partial(_many, NARROW.format),
+    "windows of one thing": partial(_many, lambda number: f"{WIDE}..{1479132300000 + number}..1h"),
     "many parts of one thing": _deep,
     "too many things": partial(_many, str, more=1_000),
     "long texts": _long,
@@ -392,6 +394,11 @@ _SPECIAL: Final[Mapping[int, Mapping[str, Callable[[Size], Any]]]] = {
     DESCRIBE_CLIENT_QUOTAS.key: {"all of them": _of(DESCRIBE_CLIENT_QUOTAS, components=[])},
     DESCRIBE_USER_SCRAM_CREDENTIALS.key: {
         "all of them": _of(DESCRIBE_USER_SCRAM_CREDENTIALS, users=None)
+    },
+    DESCRIBE_REMOVALS.key: {
+        "all that left a topic, and all its partitions": lambda size: DescribeRemovalsRequest(
+            topic=WIDE, partitions=list(range(min(size.partitions, size.values // 2)))
+        )
     },
     COUNT_BY_TIME.key: {
         "as many intervals as there may be": lambda size: replaced(

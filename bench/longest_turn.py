@@ -23,8 +23,12 @@ from ..protocol.records.kernel import FORM
 from ..server.quotas.rules import Entity, Quota, QuotaChange, Quotas
 from ..server.security.acl_store import Acls
 from ..server.security.acls import Acl
+from ..storage.directory.journal import MAX_TOPIC_REMOVALS, Cause, Removal
+from ..storage.directory.truncations import Truncations
 from ..storage.files import SystemFiles
 from ..storage.metadata.local_metadata import offline_metadata
+from ..storage.metadata.records import MessagesRemoved
+from ..testing.files import QuickFiles
 from ..testing.logs import RecordedEvents
 from ..testing.requests import create_topic, message_set, produce_to
 from .brokers import MIB, data_folder
@@ -58,6 +62,7 @@ def longest_turn(size: Size = LARGEST, *, rounds: int = _ROUNDS) -> Iterator[Bou
     with data_folder() as data:
         data.mkdir()
         _add_rules(data, size)
+        _add_removals(data, min(size.rules, MAX_TOPIC_REMOVALS))
         # What is there when a broker starts is not looked through for garbage.
         with watched_broker(data) as broker:
             _fill(broker, size)
@@ -168,3 +173,17 @@ def _add_rules(data: Path, size: Size) -> None:
     with offline_metadata(files, data, RecordedEvents(), advice="stop it") as metadata:
         metadata.change_access(lambda: Acls({}).plan_adding(rules))
         metadata.change_access(lambda: Quotas({}).planned(changes))
+
+
+def _add_removals(data: Path, number: int) -> None:
+    """Fill the journal of the topic `WIDE`, and the file of truncations."""
+    removals = [
+        Removal(Cause.TRIM, PRINCIPAL.format(at), WIDE, "0" * 22, at, *(0, 1, 1, 1, 1, 1, 1))
+        for at in range(number)
+    ]
+    files = QuickFiles()
+    with offline_metadata(files, data, RecordedEvents(), advice="stop it") as metadata:
+        metadata.record([MessagesRemoved(removals)])
+    truncations = Truncations(data, files)
+    for each in removals:
+        truncations.add(each._replace(cause=str(Cause.TRUNCATION)))

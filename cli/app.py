@@ -17,8 +17,8 @@ from ..protocol.records.kernel import FORM
 from ..values import value_class
 from .broker_options import BROKER_OPTIONS, HISTORY, SET, BrokerOption
 from .broker_options import ENVIRONMENT as BROKER_ENVIRONMENT
-from .command_group import CommandGroup
-from .errors import WRONG_USAGE, WrongUsage, print_error
+from .command_group import PARSER_ERROR, CommandGroup, hinting
+from .errors import WRONG_USAGE, CommandFailed, WrongUsage
 from .output import emit
 from .security.options import (
     ENVIRONMENT,
@@ -55,7 +55,8 @@ class Command(TyperCommand):
         return [*params, help_option]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        rest = super().parse_args(ctx, args)
+        with hinting(self, ctx):
+            rest = super().parse_args(ctx, args)
         with suppress(*(WrongUsage,) if ctx.resilient_parsing else ()):
             _use_time_zone(ctx)
         connected(ctx)
@@ -358,20 +359,15 @@ def program() -> CommandLine:
     return cast(CommandLine, typer.main.get_command(app))
 
 
-_PARSER_ERROR: Final[Any] = typer.BadParameter.__mro__[2]
-"""Base class of the parser's errors; its module is private in some versions of typer."""
-
-
 def run_command_line(arguments: Sequence[str]) -> int:
     """Run a command that does not start a broker; return its exit code."""
     with no_collection():
         command_line = program()
     try:
         code = command_line(args=list(arguments), prog_name="horolog", standalone_mode=False)
-    except typer.Abort:
-        print_error("Aborted!")
-        return 1
-    except _PARSER_ERROR as error:
+    except typer.Abort:  # the end of the input, where a command reads from a terminal
+        raise CommandFailed("standard input ended before the command had what it needs") from None
+    except PARSER_ERROR as error:
         from .failures import is_json, report
 
         if is_json(arguments) and (text := error.format_message()):

@@ -4,7 +4,14 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from ..client.errors import ClientClosed, ConnectionFailed, PartlySent, SecurityError, TlsFailed
+from ..client.errors import (
+    ClientClosed,
+    ConnectionFailed,
+    PartlySent,
+    SecurityError,
+    SendsFailed,
+    TlsFailed,
+)
 from ..client.recordings import NoRecording
 from ..pipeline.java import NoJava
 from ..pipeline.option_values import OptionError
@@ -22,7 +29,7 @@ from ..times import TimeError
 WITHOUT_CODE: Final[dict[str, tuple[type[HorologError], ...]]] = {
     "horolog": (
         *(ClientClosed, ConnectionFailed, PartlySent, ProtocolError),
-        *(SecurityError, TimeError, TlsFailed),
+        *(SecurityError, SendsFailed, TimeError, TlsFailed),
     ),
     "horolog.pipeline": (DataLoss, NoJava, OptionError),
     "horolog.testing.broker": (NoRecording,),

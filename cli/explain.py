@@ -20,9 +20,8 @@ from ..protocol.api.log.describe_log import (
 )
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from ..protocol.window_topics import WindowName, parse_window_name, window_name
-from ..times import TimeError, format_time, later
+from ..times import format_time, later
 from .broker_requests import ask, partitions_of
-from .errors import WrongUsage
 from .gone import gone
 from .options import (
     DEFAULT_SERVER,
@@ -33,7 +32,6 @@ from .options import (
     TopicName,
     group,
     parse_moment,
-    refused,
 )
 from .output import (
     NOTHING,
@@ -239,10 +237,7 @@ def offset(
     The largest time of each segment rules out the segments before the right one. In that segment,
     the time index tells where to start reading, and the log is read from there to the message.
     """
-    try:
-        at_ms = parse_moment(at, SystemClock().now_ms(), any_unit)
-    except TimeError as error:
-        raise WrongUsage(f"--at: {refused(error)}") from None
+    at_ms = parse_moment(at, "--at", SystemClock().now_ms(), any_unit)
     for log in asyncio.run(_ask(server, topic, partition, at_ms)):
         (search,) = log.search
         if as_json:

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
@@ -10,18 +10,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from msgspec import json
 
 from ..client.administer.admin import Admin
 from ..client.administer.counting import intervals_of
 from ..client.cluster.servers import Servers
-from ..client.consume.tables import read_window
+from ..client.consume.tables import COMPLETE_FROM_KEY, REMOVED_KEY, read_window
 from ..client.consume.time_bounds import APPEND, CREATE, TimeBounds, WindowBy
 from ..clock import SystemClock
+from ..protocol.api.log.describe_removals import DescribedRemoval
 from ..protocol.window_topics import WindowName, parse_window_name
 from ..times import TimeError, format_time, parse_length
 from ..values import value_class
+from .broker_requests import ask
 from .consume.reading import WindowedBy, window_of
+from .consume.timing import broker_clock, note_future
 from .errors import CommandFailed, WrongUsage, note
+from .gone import Incompleteness, incompleteness, joined_by_topic
 from .options import (
     DEFAULT_SERVER,
     AnyUnit,
@@ -32,6 +37,7 @@ from .options import (
     TopicName,
     check_read_from,
     parse_bounds,
+    takes,
 )
 from .output import emit, json_line, plural, shown_size
 
@@ -53,11 +59,14 @@ class ExportedFile:
     window: TimeBounds
 
 
-def export(
-    topic: TopicName,
+@value_class
+class ExportArguments:
+    """The arguments and options of `export`."""
+
+    topic: TopicName
     to: Annotated[
         Path, typer.Option("--to", metavar="FILE", help="File to write; it ends in .parquet.")
-    ],
+    ]
     start: Annotated[
         str | None,
         typer.Option(
@@ -66,13 +75,13 @@ def export(
             help="First time: a time (2016-11-14T17:24:32Z, now, @-1h, epoch milliseconds), or a "
             "range @A:B that sets --until too. The first message when not given.",
         ),
-    ] = None,
+    ] = None
     until: Annotated[
         str | None,
         typer.Option(
             metavar="TIME", help="End, before that time; all messages stored when not given."
         ),
-    ] = None,
+    ] = None
     every: Annotated[
         str | None,
         typer.Option(
@@ -80,26 +89,29 @@ def export(
             help="Write a file for each interval of this length (30s, 5m, 1h, 7d), beginning at "
             "--from. The name of each file has the time at which its interval begins.",
         ),
-    ] = None,
+    ] = None
     by: Annotated[
         WindowedBy,
         typer.Option(
             help="A window goes by the messages' own times, or by when the broker appended them."
         ),
-    ] = WindowedBy.CREATE,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace files that exist.")
-    ] = False,
+    ] = WindowedBy.CREATE
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")] = (
+        False
+    )
     read_committed: Annotated[
         bool,
         typer.Option("--read-committed", help="Leave out messages of aborted transactions."),
-    ] = False,
-    partition: Partition = None,
-    read_from: ReadFrom = "leader",
-    server: Server = DEFAULT_SERVER,
-    as_json: Json = False,
-    any_unit: AnyUnit = False,
-) -> None:
+    ] = False
+    partition: Partition = None
+    read_from: ReadFrom = "leader"
+    server: Server = DEFAULT_SERVER
+    as_json: Json = False
+    any_unit: AnyUnit = False
+
+
+@takes(ExportArguments)
+def export(given: ExportArguments) -> None:
     """Write a window of time to Parquet files.
 
     The file gets exactly the messages whose time is at or after --from and before --until, in the
@@ -114,31 +126,48 @@ def export(
     Needs pyarrow: pip install 'horolog[arrow]'.
     """
     now_ms = SystemClock().now_ms()
-    check_read_from(server, read_from)
-    bounds = parse_bounds(start, until, now_ms, any_unit)
-    window = window_of(bounds, by.value)
-    if window is None and bounds != (None, None):
-        raise WrongUsage("--from, --until: offset:N is no time, and a window of time is exported")
-    topic, window = _named(server, topic, window or TimeBounds(None, None, by.value), bounds)
-    files = [ExportedFile(to, window)] if every is None else _split(to, window, every, now_ms)
-    _check_target(to, [] if overwrite else files)
+    check_read_from(given.server, given.read_from)
+    topic, window = _window(given, now_ms)
+    every = given.every
+    files = (
+        [ExportedFile(given.to, window)]
+        if every is None
+        else _split(given.to, window, every, now_ms)
+    )
+    _check_target(given.to, [] if given.overwrite else files)
+    if window.from_ms is not None and window.from_ms > now_ms:
+        clock = ask(Admin, given.server, lambda admin: broker_clock(admin, SystemClock()))
+        note_future([window], clock.now_ms())
     read = partial(
         read_window,
-        server,
+        given.server,
         topic,
-        partitions=None if partition is None else [partition],
-        read_committed=read_committed,
-        read_from=read_from,
+        partitions=None if given.partition is None else [given.partition],
+        read_committed=given.read_committed,
+        read_from=given.read_from,
         check_units=False,
     )
     written = messages = 0
+    missing: list[Incompleteness] = []
     for file in files:
-        count = _export(file, read, skip_empty=every is not None)
+        count = _export(file, read, missing, skip_empty=every is not None)
         if count is not None:
-            emit([_line(file, count, as_json)])
+            emit([_line(file, count, given.as_json)])
             written, messages = written + 1, messages + count
+    for part in joined_by_topic(missing):
+        part.tell()
     if every is not None:
         note(f"{messages:,} {plural(messages, 'message')} in {written:,} {plural(written, 'file')}")
+
+
+def _window(given: ExportArguments, now_ms: int) -> tuple[str, TimeBounds]:
+    """Return the topic and the window to export. Raises WrongUsage."""
+    bounds = parse_bounds(given.start, given.until, now_ms, given.any_unit)
+    window = window_of(bounds, given.by.value)
+    if window is None and bounds != (None, None):
+        raise WrongUsage("--from, --until: offset:N is no time, and a window of time is exported")
+    window = window or TimeBounds(None, None, given.by.value)
+    return _named(given.server, given.topic, window, bounds)
 
 
 def _named(
@@ -205,9 +234,14 @@ def _check_target(to: Path, new: list[ExportedFile]) -> None:
 
 
 def _export(
-    file: ExportedFile, read: "partial[pa.RecordBatchReader]", *, skip_empty: bool
+    file: ExportedFile,
+    read: "partial[pa.RecordBatchReader]",
+    missing: list[Incompleteness],
+    *,
+    skip_empty: bool,
 ) -> int | None:
-    """Write a file; return the number of messages, or None if there are none and no file."""
+    """Write a file; return the number of messages, or None if there are none and no file. What the
+    window may miss is added to `missing`."""
     window = file.window
     try:
         reader = read(window.from_ms, window.until_ms, by=window.by)
@@ -217,6 +251,8 @@ def _export(
             f"({error.__cause__})"
         ) from None
     from pyarrow.parquet import ParquetWriter
+
+    missing += _missing(read.args[0], read.args[1], window, reader.schema.metadata or {})
 
     part = file.path.with_name(f".{file.path.name}.part")
     count = 0
@@ -238,6 +274,20 @@ def _export(
     finally:
         part.unlink(missing_ok=True)
     return count
+
+
+def _missing(
+    server: Servers, topic: str, window: TimeBounds, metadata: Mapping[bytes, bytes]
+) -> list[Incompleteness]:
+    """Return what a window may miss, by the metadata of its schema."""
+    complete_from_ms = metadata.get(COMPLETE_FROM_KEY)
+    removed = json.decode(metadata.get(REMOVED_KEY, b"[]"), type=tuple[DescribedRemoval, ...])
+    return incompleteness(
+        server,
+        *(topic, window.from_ms),
+        None if complete_from_ms is None else int(complete_from_ms),
+        removed,
+    )
 
 
 @contextmanager

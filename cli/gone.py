@@ -1,11 +1,13 @@
 """`horolog explain gone`: what left the logs of a topic."""
 
-from collections.abc import Iterator, Sequence
-from typing import Annotated
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Final
 
 import typer
 
 from ..client.administer.admin import Admin
+from ..client.administer.gone import complete_from
+from ..client.cluster.servers import Servers
 from ..clock import SystemClock
 from ..protocol.api.log.describe_removals import (
     DescribedRemoval,
@@ -13,9 +15,9 @@ from ..protocol.api.log.describe_removals import (
     PartitionCompleteness,
 )
 from ..protocol.errors import UnknownTopicOrPartition
-from ..times import TimeError
+from ..values import value_class
 from .broker_requests import ask, partitions_of
-from .errors import CommandFailed, WrongUsage
+from .errors import CommandFailed, note
 from .options import (
     DEFAULT_SERVER,
     AnyUnit,
@@ -24,7 +26,6 @@ from .options import (
     Server,
     TopicName,
     parse_moment,
-    refused,
 )
 from .output import emit, json_line, json_time, plural, shown_time
 
@@ -35,6 +36,9 @@ _WORDS = {
     "truncation": "were cut off at this broker:",
     "cleaning": "were cleaned by",
 }
+
+_TOLD_MAX: Final = 3
+"""Most removals that are told beside the result of another command."""
 
 
 def gone(
@@ -57,7 +61,7 @@ def gone(
     A deleted topic can be named, too. Removals that follow one another by the same rule are shown
     as one. --at compares with the time of the first message and the largest time of each removal.
     """
-    at_ms = _time(at, any_unit)
+    at_ms = None if at is None else parse_moment(at, "--at", SystemClock().now_ms(), any_unit)
     found = ask(Admin, server, lambda admin: _describe(admin, topic, partition))
     if not found.topic_id and not found.removals:
         raise CommandFailed(f"topic {topic!r} does not exist, and nothing is known to have left it")
@@ -70,13 +74,6 @@ def gone(
         emit(_as_json(topic, found.topic_id, each) for each in removals)
     else:
         emit(_as_text(topic, found, removals, at_ms))
-
-
-def _time(at: str | None, any_unit: bool) -> int | None:
-    try:
-        return None if at is None else parse_moment(at, SystemClock().now_ms(), any_unit)
-    except TimeError as error:
-        raise WrongUsage(f"--at: {refused(error)}") from None
 
 
 async def _describe(admin: Admin, topic: str, partition: int | None) -> DescribeRemovalsResponse:
@@ -94,23 +91,95 @@ def may_have(removal: DescribedRemoval, at_ms: int) -> bool:
 
 
 def _as_json(topic: str, topic_id: str, removal: DescribedRemoval) -> str:
-    known = removal.end_offset >= 0
     return json_line(
         topic=topic,
         topic_id=removal.topic_id,
         earlier_topic=removal.topic_id != topic_id,
-        partition=removal.partition,
-        cause=removal.cause,
-        rule=removal.rule,
-        first_offset=removal.first_offset if known else None,
-        end_offset=removal.end_offset if known else None,
-        messages=removal.messages if removal.messages >= 0 else None,
-        first_timestamp_ms=json_time(removal.first_timestamp_ms),
-        largest_timestamp_ms=json_time(removal.largest_timestamp_ms),
-        began_ms=removal.began_ms,
-        at_ms=removal.at_ms,
-        times=removal.times,
+        **_facts(removal),
     )
+
+
+@value_class
+class Incompleteness:
+    """What a window or a search that begins at a time may miss, because it left the topic."""
+
+    topic: str
+    complete_from_ms: int | None
+    """Time from which on no message has left the partitions; None if it is not known."""
+    removed: tuple[DescribedRemoval, ...] = ()
+
+    def sentences(self) -> Iterator[str]:
+        """Yield what to tell a person."""
+        if self.complete_from_ms is None:
+            yield f"what left {self.topic} before its log start is not known"
+            return
+        yield f"{self.topic} is complete only from {shown_time(self.complete_from_ms)} on"
+        left_out = len(self.removed) - _TOLD_MAX
+        for removal in self.removed[-_TOLD_MAX:]:
+            yield removal_sentence(self.topic, removal.topic_id, removal)
+        if left_out > 0:
+            yield f"{left_out} more such entries: `horolog explain gone {self.topic}`"
+
+    def tell(self) -> None:
+        """Say it on standard error."""
+        for sentence in self.sentences():
+            note(sentence)
+
+
+def incompleteness(
+    server: Servers,
+    topic: str,
+    from_ms: int | None,
+    complete_from_ms: int | None,
+    removed: tuple[DescribedRemoval, ...],
+) -> list[Incompleteness]:
+    """Return what a window or a search from a time on (None: from the first message on) may miss,
+    if anything. Empty for a Kafka cluster, of which nothing is known."""
+    if server.kafka or (complete_from_ms is not None and complete_from_ms <= (from_ms or 0)):
+        return []
+    return [Incompleteness(topic, complete_from_ms, removed)]
+
+
+def joined_by_topic(parts: Iterable[Incompleteness]) -> list[Incompleteness]:
+    """Return what several windows or searches may miss, once for each topic."""
+    topics: dict[str, list[Incompleteness]] = {}
+    for part in parts:
+        topics.setdefault(part.topic, []).append(part)
+    return [_joined(topic, own) for topic, own in topics.items()]
+
+
+def _joined(topic: str, parts: Sequence[Incompleteness]) -> Incompleteness:
+    removed = {
+        (each.partition, each.cause, each.rule, each.first_offset, each.at_ms): each
+        for part in parts
+        for each in part.removed
+    }
+    in_order = sorted(removed.values(), key=lambda each: each.at_ms)
+    return Incompleteness(
+        topic, complete_from(part.complete_from_ms for part in parts), tuple(in_order)
+    )
+
+
+def removal_as_object(topic: str, removal: DescribedRemoval) -> dict[str, object]:
+    """Return the fields of a removal from a present topic for JSON."""
+    return {"topic": topic, **_facts(removal)}
+
+
+def _facts(removal: DescribedRemoval) -> dict[str, object]:
+    known = removal.end_offset >= 0
+    return {
+        "partition": removal.partition,
+        "cause": removal.cause,
+        "rule": removal.rule,
+        "first_offset": removal.first_offset if known else None,
+        "end_offset": removal.end_offset if known else None,
+        "messages": removal.messages if removal.messages >= 0 else None,
+        "first_timestamp_ms": json_time(removal.first_timestamp_ms),
+        "largest_timestamp_ms": json_time(removal.largest_timestamp_ms),
+        "began_ms": removal.began_ms,
+        "at_ms": removal.at_ms,
+        "times": removal.times,
+    }
 
 
 def _as_text(

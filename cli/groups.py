@@ -13,9 +13,9 @@ from ..client.administer.admin import Admin
 from ..client.cluster.servers import Servers
 from ..client.results import GroupDescription, GroupPosition, GroupSummary, PositionMove
 from ..clock import SystemClock
-from ..printable import printable
 from ..times import INT64_MAX, TimeError, parse_length
 from .broker_requests import ask
+from .confirmation import confirm
 from .errors import CommandFailed, WrongUsage, is_terminal, note
 from .options import (
     DEFAULT_SERVER,
@@ -27,7 +27,6 @@ from .options import (
     complete_group,
     group,
     parse_moment,
-    refused,
 )
 from .output import (
     NOTHING,
@@ -260,7 +259,7 @@ def seek(
         return
     what = f"{_count(moves)} of {name}"
     if not yes:
-        _confirm(f"move {what}?", "nothing was moved")
+        confirm(f"move {what}?", "nothing was moved")
     ask(Admin, server, lambda admin: admin.move_group(name, moves))
     if not as_json:
         emit([f"moved {what}"])
@@ -277,12 +276,9 @@ def _target(text: str, any_unit: bool) -> dict[str, Any]:
         if not _NUMBER.fullmatch(digits) or int(digits) > INT64_MAX:
             raise WrongUsage(f"--to {text}: write offset:N with N from 0 to {INT64_MAX}")
         return {"offset": int(digits)}
-    try:
-        return {"timestamp_ms": parse_moment(text, SystemClock().now_ms(), any_unit)}
-    except TimeError as error:
-        raise WrongUsage(
-            f"--to: {refused(error)}; or earliest, latest, offset:N, +N or -N"
-        ) from None
+    others = "earliest, latest, offset:N, +N or -N"
+    at_ms = parse_moment(text, "--to", SystemClock().now_ms(), any_unit, others=others)
+    return {"timestamp_ms": at_ms}
 
 
 def _part(text: str | None) -> dict[str, Any]:
@@ -326,16 +322,6 @@ def _check_asking(other: str) -> None:
         )
 
 
-def _confirm(question: str, otherwise: str) -> None:
-    """Ask on the terminal. Raises CommandFailed unless the answer is yes."""
-    if sys.stderr is not None:
-        sys.stderr.write(printable(f"{question} [y/N] "))
-        sys.stderr.flush()
-    answer = sys.stdin.readline().strip().lower()
-    if answer not in ("y", "yes"):
-        raise CommandFailed(otherwise)
-
-
 @groups.command()
 def delete(
     name: Name,
@@ -354,7 +340,7 @@ def delete(
     what = name if topic is None else f"the positions of {name} in {topic}"
     if not yes and is_terminal(sys.stdin):
         count = _count(_deleted(name, of_topic, server, dry_run=True))
-        _confirm(f"delete {what} ({count})?", "nothing was deleted")
+        confirm(f"delete {what} ({count})?", "nothing was deleted")
     gone = _deleted(name, of_topic, server, dry_run=False)
     if not as_json:
         emit([f"deleted {what}: {_count(gone)}"])

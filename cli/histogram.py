@@ -13,12 +13,15 @@ from ..client.administer.admin import Admin
 from ..client.administer.counting import intervals_of
 from ..client.client import ReadFrom as ReadFromValue
 from ..client.cluster.servers import Servers
+from ..client.consume.time_bounds import TimeBounds
 from ..client.results import TimeCount, TimeCounts
-from ..clock import SystemClock
+from ..clock import Clock, SystemClock
 from ..times import EPOCH, INT64_MAX, TimeError, parse_length
 from ..values import value_class
 from .consume.reading import WindowedBy
+from .consume.timing import broker_clock, note_future
 from .errors import CommandFailed, WrongUsage, is_terminal, note
+from .gone import incompleteness
 from .options import (
     DEFAULT_SERVER,
     AnyUnit,
@@ -84,6 +87,26 @@ def histogram(
     --until, so both may be shorter. At most 100,000 intervals are allowed. With --json a line is
     {"from_ms", "until_ms", "count"}; intervals without messages have a line too.
     """
+    first, end = _ends(start, until, any_unit)
+    counting = _Counting(
+        *(server, check_read_from(server, read_from), topic),
+        None if partition is None else [partition],
+        by,
+    )
+    found = asyncio.run(counting.count(first, end, _every(every)))
+    if as_json:
+        emit(_as_json(interval) for interval in found.intervals)
+    else:
+        emit(bars(found))
+    from_ms = found.intervals[0].from_ms if found.intervals else None
+    for part in incompleteness(server, topic, from_ms, found.complete_from_ms, found.removed):
+        part.tell()
+    if not as_json:
+        note(_summary(found))
+
+
+def _ends(start: str, until: str | None, any_unit: bool) -> tuple[Position, Position]:
+    """Parse `--from` and `--until`. Raises WrongUsage."""
     now_ms = SystemClock().now_ms()
     first, last = parse_bounds(start, until, now_ms, any_unit)
     if first is None:
@@ -93,18 +116,7 @@ def histogram(
         )
     for option, position in (("--from", first), ("--until", last)):
         _check_time(option, position)
-    counting = _Counting(
-        *(server, check_read_from(server, read_from), topic),
-        None if partition is None else [partition],
-        by,
-    )
-    end = AtTime(now_ms) if last is None else last
-    found = asyncio.run(counting.count(first, end, _every(every)))
-    if as_json:
-        emit(_as_json(interval) for interval in found.intervals)
-        return
-    emit(bars(found))
-    note(_summary(found))
+    return first, AtTime(now_ms) if last is None else last
 
 
 def _check_time(option: str, position: Position | None) -> None:
@@ -146,6 +158,10 @@ class _Counting:
         async with Admin(self.server, check_units=False, read_from=self.read_from) as admin:
             from_ms, until_ms = await self._times(admin, first, last)
             self._check(from_ms, until_ms, every)
+            clock: Clock = SystemClock()
+            if from_ms > clock.now_ms():
+                clock = await broker_clock(admin, clock)
+                note_future([TimeBounds(from_ms, until_ms, self.by.value)], clock.now_ms())
             begin_ms = min(next_whole(from_ms, every, time_zone()), until_ms)
             if begin_ms == from_ms:
                 return await self._count(admin, from_ms, until_ms, every)
@@ -213,6 +229,7 @@ def joined(head: TimeCounts, rest: TimeCounts) -> TimeCounts:
         first_ms=min(firsts, default=None),
         last_ms=max(lasts, default=None),
         read_bytes=head.read_bytes + rest.read_bytes,
+        removed=head.removed,
     )
 
 

@@ -12,6 +12,8 @@ from ..memory import no_collection
 from ..protocol.errors import HorologError, InvalidConfig
 from .errors import INTERRUPTED, WRONG_USAGE, CommandFailed, OutputClosed, WrongUsage, note
 
+__all__ = ["main", "run"]
+
 
 def main() -> None:
     """Entry point of the program."""

@@ -14,9 +14,9 @@ from ..client.cluster.servers import Servers
 from ..client.results import AfterEnd, Found, NoTimestamps
 from ..clock import SystemClock
 from ..protocol.api.log.list_offsets import EARLIEST, LARGEST, LATEST
-from ..times import TimeError
 from .broker_requests import partitions_of
 from .errors import WrongUsage
+from .gone import Incompleteness, incompleteness, joined_by_topic
 from .options import (
     DEFAULT_SERVER,
     AnyUnit,
@@ -27,7 +27,6 @@ from .options import (
     TopicName,
     check_read_from,
     parse_moment,
-    refused,
 )
 from .output import NOTHING, emit, json_line, json_time, shown_time, table
 
@@ -51,6 +50,8 @@ class OffsetAnswer:
     timestamp_ms: int | None
     why: str
     """Text that says why there is no offset."""
+    missing: Sequence[Incompleteness] = ()
+    """What the search may miss."""
 
 
 def offsets(
@@ -91,18 +92,17 @@ def offsets(
     answers = asyncio.run(_ask(server, read_from, topic, partition, targets, by))
     if as_json:
         emit(_as_json(answer) for answer in answers)
-        return
-    rows = [_as_row(answer) for answer in answers]
-    emit(table(("partition", "at", "offset", "time"), rows, right=("partition", "offset")))
+    else:
+        rows = [_as_row(answer) for answer in answers]
+        emit(table(("partition", "at", "offset", "time"), rows, right=("partition", "offset")))
+    for part in joined_by_topic(part for answer in answers for part in answer.missing):
+        part.tell()
 
 
 def _target(text: str, now_ms: int, any_unit: bool) -> int:
     if text in _NAMED:
         return _NAMED[text]
-    try:
-        return parse_moment(text, now_ms, any_unit)
-    except TimeError as error:
-        raise WrongUsage(f"--at: {refused(error)}; or earliest, latest, largest") from None
+    return parse_moment(text, "--at", now_ms, any_unit, others="earliest, latest, largest")
 
 
 async def _ask(
@@ -117,12 +117,13 @@ async def _ask(
         return [
             answer
             for number in await partitions_of(admin, topic, partition)
-            async for answer in _partition_answers(admin, topic, number, targets, by)
+            async for answer in _partition_answers(admin, server, topic, number, targets, by)
         ]
 
 
 async def _partition_answers(
     admin: Admin,
+    server: Servers,
     topic: str,
     partition: int,
     targets: Sequence[tuple[str, int]],
@@ -136,14 +137,16 @@ async def _partition_answers(
             (found,) = await admin.list_offsets(topic, partition, [target])
             yield OffsetAnswer(partition, text, found.offset, found.timestamp_ms, no_time)
             continue
-        match await admin.find_offset(topic, partition, timestamp_ms=target, by=by.value):
+        result = await admin.find_offset(topic, partition, timestamp_ms=target, by=by.value)
+        missing = incompleteness(server, topic, target, result.complete_from_ms, result.removed)
+        match result:
             case Found(offset, timestamp_ms):
-                yield OffsetAnswer(partition, text, offset, timestamp_ms, "")
+                yield OffsetAnswer(partition, text, offset, timestamp_ms, "", missing)
             case AfterEnd(end_offset):
                 why = f"no message is as late as that (the next offset is {end_offset})"
-                yield OffsetAnswer(partition, text, None, None, why)
+                yield OffsetAnswer(partition, text, None, None, why, missing)
             case NoTimestamps():
-                yield OffsetAnswer(partition, text, None, None, no_time)
+                yield OffsetAnswer(partition, text, None, None, no_time, missing)
 
 
 def _as_json(answer: OffsetAnswer) -> str:

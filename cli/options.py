@@ -7,8 +7,10 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from enum import StrEnum
+from functools import wraps
+from inspect import signature
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, TypeVar, get_type_hints
 
 import typer
 
@@ -58,8 +60,11 @@ __all__ = [
     "name_values",
     "parse_moment",
     "refused",
+    "takes",
     "unreadable",
 ]
+
+T = TypeVar("T")
 
 
 INT32_MAX: Final = 2**31 - 1
@@ -93,10 +98,20 @@ class AtEnd(StrEnum):
 Position = AtOffset | AtTime | AtEnd
 
 
-def parse_moment(text: str, now_ms: int, any_unit: bool = False) -> int:
-    """Parse the time of an option into milliseconds, in the command's time zone. Raises
-    TimeError."""
-    return parse_time(text, now_ms, any_unit, time_zone())
+def parse_moment(
+    text: str, option: str, now_ms: int, any_unit: bool | None, *, others: str = ""
+) -> int:
+    """Parse the time of an option into milliseconds, in the command's time zone.
+
+    `any_unit` is None in a command without --any-unit. Raises WrongUsage; its text names `others`,
+    what the option takes beside a time.
+    """
+    try:
+        return parse_time(text, now_ms, bool(any_unit), time_zone())
+    except TimeError as error:
+        unhinted = any_unit is None and isinstance(error, OtherUnit)
+        more = f"; or {others}" if others else ""
+        raise WrongUsage(f"{option}: {error if unhinted else refused(error)}{more}") from None
 
 
 def parse_position(text: str, option: str, now_ms: int, any_unit: bool) -> Position:
@@ -105,10 +120,8 @@ def parse_position(text: str, option: str, now_ms: int, any_unit: bool) -> Posit
         return _at_offset(text, option)
     if text in tuple(AtEnd):
         return AtEnd(text)
-    try:
-        return AtTime(parse_moment(text, now_ms, any_unit))
-    except TimeError as error:
-        raise WrongUsage(f"{option}: {refused(error)}; or earliest, latest, offset:N") from None
+    others = "earliest, latest, offset:N"
+    return AtTime(parse_moment(text, option, now_ms, any_unit, others=others))
 
 
 def parse_bounds(
@@ -145,6 +158,22 @@ def _at_offset(text: str, option: str) -> AtOffset:
 def group(help: str) -> typer.Typer:
     """Make a group of commands; the name of the group alone prints its help."""
     return typer.Typer(cls=CommandGroup, help=help, no_args_is_help=True, rich_markup_mode=None)
+
+
+def takes(options: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
+    """Make a function of one value a command: the fields of the value class `options` are the
+    arguments and options of the command, in their order."""
+
+    def command_of(run: Callable[[T], None]) -> Callable[..., None]:
+        @wraps(run)
+        def command(**given: Any) -> None:
+            run(options(**given))
+
+        command.__annotations__ = get_type_hints(options, include_extras=True)
+        command.__dict__["__signature__"] = signature(options, eval_str=True)
+        return command
+
+    return command_of
 
 
 def check_address(text: str | Servers, option: str) -> Servers:

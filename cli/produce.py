@@ -5,7 +5,7 @@ import logging
 import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -23,7 +23,6 @@ from ..clock import Clock, SystemClock
 from ..protocol.errors import CodedError, RequestTimedOut
 from ..protocol.records.layout import BATCH_OVERHEAD, ENTRY_OVERHEAD, MESSAGE_OVERHEAD
 from ..protocol.records.messages.sets import NewRecord
-from ..times import TimeError
 from ..values import value_class
 from .consume.formats import unescaped
 from .errors import INTERRUPTED, CommandFailed, OutputClosed, OutputFailed, WrongUsage
@@ -36,7 +35,15 @@ from .lines import (
     keyed_message,
     plain_message,
 )
-from .options import DEFAULT_SERVER, INT32_MAX, AnyUnit, Server, TopicName, parse_moment, refused
+from .options import (
+    DEFAULT_SERVER,
+    INT32_MAX,
+    AnyUnit,
+    Server,
+    TopicName,
+    parse_moment,
+    takes,
+)
 from .output import emit, json_line, json_time
 from .past_retention import warn_past_retention
 
@@ -73,8 +80,11 @@ class Compression(StrEnum):
     ZSTD = "zstd"
 
 
-def produce(
-    topic: TopicName,
+@value_class
+class ProduceArguments:
+    """The arguments and options of `produce`."""
+
+    topic: TopicName
     values: Annotated[
         list[str] | None,
         typer.Argument(
@@ -82,7 +92,7 @@ def produce(
             help="Messages to send instead of standard input; each is read as a line is.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     partition: Annotated[
         int | None,
         typer.Option(
@@ -92,8 +102,8 @@ def produce(
             help="Where to send messages that do not say. When not given, by the key; messages "
             "without a key take turns.",
         ),
-    ] = None,
-    compression: Annotated[Compression, typer.Option(help="Of the sets.")] = Compression.NONE,
+    ] = None
+    compression: Annotated[Compression, typer.Option(help="Of the sets.")] = Compression.NONE
     as_json: Annotated[
         bool,
         typer.Option(
@@ -103,11 +113,11 @@ def produce(
             "timestamp RFC 3339; a time of null is no time; headers a list of "
             '{"name", "value"}.',
         ),
-    ] = False,
+    ] = False
     key: Annotated[
         str | None,
         typer.Option("--key", "-k", metavar="KEY", help="Key of messages that have none."),
-    ] = None,
+    ] = None
     headers: Annotated[
         list[str] | None,
         typer.Option(
@@ -116,7 +126,7 @@ def produce(
             metavar="NAME=VALUE",
             help="A header of every message, before those of its line. Repeatable.",
         ),
-    ] = None,
+    ] = None
     at: Annotated[
         str | None,
         typer.Option(
@@ -125,7 +135,7 @@ def produce(
             help="Time of messages that have none: 2016-11-14T17:24:32Z, now, @-1h, epoch "
             "milliseconds. When not given, the time at which the line is read.",
         ),
-    ] = None,
+    ] = None
     key_separator: Annotated[
         str | None,
         typer.Option(
@@ -134,20 +144,23 @@ def produce(
             metavar="S",
             help="A line is a key, this text and a value; escapes such as \\t are replaced.",
         ),
-    ] = None,
+    ] = None
     ignore_partition: Annotated[
         bool,
         typer.Option(
             "--ignore-partition",
             help="With --json: leave the partition of lines out; keys choose the partitions.",
         ),
-    ] = False,
+    ] = False
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print no line for a message that was stored.")
-    ] = False,
-    server: Server = DEFAULT_SERVER,
-    any_unit: AnyUnit = False,
-) -> None:
+    ] = False
+    server: Server = DEFAULT_SERVER
+    any_unit: AnyUnit = False
+
+
+@takes(ProduceArguments)
+def produce(given: ProduceArguments) -> None:
     """Send each VALUE, or standard input, a message a line.
 
     With a VALUE, standard input is not read. Lines are sent as they come. A message gets the time
@@ -166,28 +179,18 @@ def produce(
     If a single Horolog broker is lost, the command ends at once. In a cluster, of Horolog or Kafka,
     a set is retried for up to two minutes until another broker leads, and is stored once.
     """
-    clock = SystemClock()
-    line_format = _line_format(
-        as_json=as_json,
-        any_unit=any_unit,
-        ignore_partition=ignore_partition,
-        key=key,
-        headers=headers,
-        at_ms=None if at is None else _at_ms(at, clock.now_ms(), any_unit),
-        separator=key_separator,
-    )
-    sending = _Sending(topic, partition, compression, line_format, clock, values or [], quiet=quiet)
+    sending = _LineSender(given, SystemClock())
     of_asyncio = logging.getLogger("asyncio")
     of_asyncio.addFilter(is_no_lost_write)
     try:
-        refused = asyncio.run(sending.run(server))
+        refused = asyncio.run(sending.run(given.server))
     except OutputClosed:
         raise CommandFailed("standard output was closed: the rest was not sent") from None
     except (BadLine, OutputFailed) as error:
         raise CommandFailed(f"{error}; the rest was not sent") from None
     finally:
         of_asyncio.removeFilter(is_no_lost_write)
-        warn_past_retention(sending.past_retention, topic)
+        warn_past_retention(sending.past_retention, given.topic)
     if sending.interrupted:
         raise typer.Exit(INTERRUPTED)
     if refused:
@@ -231,48 +234,34 @@ class _LineFormat:
         return Message(record, None if self.ignore_partition else message.partition)
 
 
-def _line_format(
-    *,
-    as_json: bool,
-    any_unit: bool,
-    ignore_partition: bool,
-    key: str | None,
-    headers: list[str] | None,
-    at_ms: int | None,
-    separator: str | None,
-) -> _LineFormat:
+def _line_format(given: ProduceArguments, now_ms: int) -> _LineFormat:
     """Return what the options say about lines. Raises WrongUsage for options that do not go
     together."""
-    if any_unit and not as_json and at_ms is None:
+    at_ms = None if given.at is None else parse_moment(given.at, "--at", now_ms, given.any_unit)
+    if given.any_unit and not given.as_json and at_ms is None:
         raise WrongUsage(
             "--any-unit is about the times of --json and of --at, and plain lines have none"
         )
-    if ignore_partition and not as_json:
+    if given.ignore_partition and not given.as_json:
         raise WrongUsage("--ignore-partition is about lines of --json, and plain lines name none")
+    separator = given.key_separator
     if separator is not None:
-        if as_json:
+        if given.as_json:
             raise WrongUsage("--key-separator is about plain lines: with --json, lines have a key")
-        if key is not None:
+        if given.key is not None:
             raise WrongUsage("--key-separator with --key: every line has a key of its own then")
         if separator == "":
             raise WrongUsage("--key-separator: give at least one character")
         separator = unescaped(separator, "--key-separator")
     return _LineFormat(
-        as_json,
-        any_unit,
-        ignore_partition,
-        None if key is None else argument_bytes(key),
-        parse_headers(headers, "--header"),
+        given.as_json,
+        given.any_unit,
+        given.ignore_partition,
+        None if given.key is None else argument_bytes(given.key),
+        parse_headers(given.headers, "--header"),
         at_ms,
         None if separator is None else argument_bytes(separator),
     )
-
-
-def _at_ms(at: str, now_ms: int, any_unit: bool) -> int:
-    try:
-        return parse_moment(at, now_ms, any_unit)
-    except TimeError as error:
-        raise WrongUsage(f"--at: {refused(error)}") from None
 
 
 Outcome = SentRecord | CodedError
@@ -301,29 +290,20 @@ class _Batch:
         self.bytes_of[partition] = self.bytes_of.get(partition, 0) + size_bytes
 
 
-class _Sending:
-    def __init__(
-        self,
-        topic: str,
-        partition: int | None,
-        compression: Compression,
-        line_format: _LineFormat,
-        clock: Clock,
-        values: Sequence[str],
-        *,
-        quiet: bool,
-    ) -> None:
-        self._topic = topic
-        self._partition = partition
-        self._compression = compression
+class _LineSender:
+    def __init__(self, given: ProduceArguments, clock: Clock) -> None:
+        """Raises WrongUsage for options that do not go together."""
+        self._topic = given.topic
+        self._partition = given.partition
+        self._compression = given.compression
         self._limit_bytes = (
-            _PLAIN_SET_BYTES if compression is Compression.NONE else _COMPRESSED_SET_BYTES
+            _PLAIN_SET_BYTES if given.compression is Compression.NONE else _COMPRESSED_SET_BYTES
         )
-        self._format = line_format
+        self._format = _line_format(given, clock.now_ms())
         self._clock = clock
-        self._given = [argument_bytes(value) for value in values]
+        self._given = [argument_bytes(value) for value in given.values or ()]
         """Lines that are sent instead of standard input, if there are any."""
-        self._quiet = quiet
+        self._quiet = given.quiet
         self.past_retention = 0
         """Number of messages that were past retention when they were stored."""
         self._line_number = 0

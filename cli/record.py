@@ -16,6 +16,7 @@ from ..clock import SystemClock
 from ..protocol.window_topics import parse_window_name
 from .consume.formats import JsonFormat
 from .consume.reading import RecordReading, WindowedBy, WindowSource, window_of
+from .consume.timing import broker_clock, note_future
 from .errors import CommandFailed, WrongUsage, note
 from .options import (
     DEFAULT_SERVER,
@@ -112,12 +113,16 @@ async def _record(
                 window = TimeBounds(named.from_ms, named.until_ms, by)
         partitions = await admin.partition_count(topic)
         bounds = window or TimeBounds(None, None, by)
+        if bounds.from_ms is not None:
+            note_future([bounds], (await broker_clock(admin, SystemClock())).now_ms())
         write([RecordingHead(topic, partitions, bounds.from_ms, bounds.until_ms).line()])
         source = WindowSource(reading, consumer, topic, bounds)
         async for batch in source.batches():
             write(map(lines.line, batch))
     found = source.window
     assert found is not None
+    for part in source.missing:
+        part.tell()
     note(
         f"{found.messages:,} {plural(found.messages, 'message')} in the window; "
         f"{shown_size(found.read_bytes)} of the log read, "

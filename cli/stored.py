@@ -26,6 +26,7 @@ from ..storage.directory.known_files import KNOWN_FILES
 from ..storage.events import ignore_events
 from ..storage.files import DEFAULT_MODE
 from ..storage.names import parse_segment_file
+from .confirmation import confirm
 from .errors import CommandFailed, WrongUsage, is_terminal
 from .options import Json
 from .output import (
@@ -296,5 +297,4 @@ def _ask(yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise WrongUsage("nothing was changed: standard input is no terminal; --yes does not ask")
-    if not typer.confirm("Do this?", err=True):
-        raise CommandFailed("nothing was changed")
+    confirm("Do this?", "nothing was changed")

@@ -1,1 +1,6 @@
-"""Asyncio client of the native protocol."""
+"""The client library."""
+
+import logging
+
+# Programs that have not set up logging see nothing of it on standard error.
+logging.getLogger("horolog.client").addHandler(logging.NullHandler())

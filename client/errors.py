@@ -112,3 +112,20 @@ class PartlySent(HorologError, RuntimeError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (*self.args, self.sent)
+
+
+class SendsFailed(HorologError, RuntimeError):
+    """Sends failed, and the program has not looked at their errors when it leaves the producer's
+    `async with` or `with`.
+
+    `count` is the number of these sends. `failures` holds their errors, oldest first, of those with
+    the same text only one; the cause (`__cause__`) is the first one.
+    """
+
+    def __init__(self, text: str, count: int, failures: tuple[Exception, ...]) -> None:
+        super().__init__(text)
+        self.count = count
+        self.failures = failures
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (*self.args, self.count, self.failures)

@@ -1,9 +1,11 @@
 """Result classes of the clients."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from ..protocol.api.log.describe_removals import DescribedRemoval
 from ..protocol.errors import HorologError
 from ..protocol.lag import Lag
 from ..protocol.records.binary import BinaryColumn
@@ -132,6 +134,12 @@ class Found:
     offset: int
     timestamp_ms: int
     """Timestamp of the message; its append time in a search by append time."""
+    complete_from_ms: int | None = field(default=None, compare=False)
+    """Time from which on no message has left the partition; 0 if none has left it, None where
+    unknown, as at a Kafka cluster. If it is later than the requested time, an earlier message of
+    that time or later may be gone."""
+    removed: tuple[DescribedRemoval, ...] = field(default=(), compare=False)
+    """What left the partition and may have been of the requested time or later."""
 
 
 @frozen_class
@@ -139,12 +147,21 @@ class AfterEnd:
     """Every message below `end_offset` is older than the requested time, or has no time."""
 
     end_offset: int
+    complete_from_ms: int | None = field(default=None, compare=False)
+    """See `Found.complete_from_ms`."""
+    removed: tuple[DescribedRemoval, ...] = field(default=(), compare=False)
+    """See `Found.removed`."""
 
 
 @frozen_class
 class NoTimestamps:
     """No message in the partition has a timestamp: the partition is empty, or in message format v0.
     In a search by append time: no message has a known append time."""
+
+    complete_from_ms: int | None = field(default=None, compare=False)
+    """See `Found.complete_from_ms`."""
+    removed: tuple[DescribedRemoval, ...] = field(default=(), compare=False)
+    """See `Found.removed`."""
 
 
 FindResult = Found | AfterEnd | NoTimestamps
@@ -156,6 +173,8 @@ class OffsetAt:
 
     offset: int | None
     timestamp_ms: int | None
+    complete_from_ms: int | None = field(default=None, compare=False)
+    """See `Found.complete_from_ms`; None for `EARLIEST` and `LARGEST`."""
 
 
 class TimeCount(NamedTuple):
@@ -184,6 +203,12 @@ class TimeCounts:
     """Bytes of the log that were read to count the messages."""
     log_bytes: int
     """Bytes of the log that the count covers."""
+    complete_from_ms: int | None = None
+    """Time from which on no message has left the partitions; 0 if none has left them, None where
+    unknown, as at a Kafka cluster."""
+    removed: tuple[DescribedRemoval, ...] = ()
+    """What left the partitions and may have been in the window, if `complete_from_ms` is later than
+    its start."""
 
     @property
     def messages(self) -> int:

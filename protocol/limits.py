@@ -84,8 +84,16 @@ MAX_TOPICS: Final = 10_000
 MAX_PARTITIONS: Final = 100_000
 """Partitions of one topic in one request; above any broker's number of open logs."""
 
+MAX_WINDOW_PARTITIONS: Final = 100_000
+"""Partitions of window topics in one metadata answer. Any number of windows can be named of one
+topic, and each has all its partitions."""
+
 MAX_REPLICAS: Final = 1_000
 """Broker ids of one partition. There is one broker; Kafka's own clusters stay far below."""
+
+MAX_DESCRIBED_WINDOWS: Final = 1_000
+"""Window topics whose settings are in one answer. Any number can be named, and each has all the
+settings of its base."""
 
 MAX_CONFIGS: Final = 1_000
 """Settings of one topic in one request; there are a few dozen."""

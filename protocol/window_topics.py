@@ -43,8 +43,9 @@ _LENGTH: Final = re.compile(
     r"(?:([0-9]{1,12})w)?(?:([0-9]{1,12})d)?(?:([0-9]{1,12})h)?(?:([0-9]{1,12})m(?!s))?"
     r"(?:([0-9]{1,12})s)?(?:([0-9]{1,12})ms)?"
 )
-_PARSED_KEPT: Final = 256
-"""Names whose meaning is kept: clients fetch from the same ones again and again."""
+_PARSED_KEPT: Final = 16_384
+"""Names whose meaning is cached, some 400 bytes each: more than one request can have, because a
+handler reads a name several times."""
 
 _UNITS_MS: Final = (7 * 86_400_000, 86_400_000, 3_600_000, 60_000, 1000, 1)
 _BASE: Final = re.compile(r"[a-zA-Z0-9._-]+")

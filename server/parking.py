@@ -203,6 +203,14 @@ class ParkingLot:
     def _look(self) -> None:
         advanced = self._advanced
         self._advanced = {}
+        if len(advanced) == 1 and not self._unseen:
+            (awaited,) = advanced
+            waiting = self.by_awaited.get(awaited, ())
+            if len(waiting) == 1:
+                (parked,) = waiting
+                if parked.satisfied(awaited):
+                    parked.set_result(None)
+                return
         self.look_at(advanced)
 
     def look_at(self, advanced: Iterable[Awaited]) -> None:

@@ -13,6 +13,7 @@ from ..storage.events import Observer
 from ..storage.files import Files
 from ..storage.log.flush import GroupCommit
 from ..values import value_class
+from .completeness import Completeness
 from .conversions import Conversions
 from .groups.service import GroupService, set_up_groups
 from .handlers.base import Services
@@ -79,6 +80,7 @@ def make_services(inputs: ServiceInputs, cleanups: AsyncExitStack) -> tuple[Serv
         directory=directory,
         logs=logs,
         metadata=metadata,
+        completeness=Completeness(directory, metadata),
         creations=Creations(directory, settings, metadata, security.audit),
         lags=Lags(logs, directory.committed, work, clock, groups.assignments),
         groups=groups,

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from ..config.broker import BrokerSettings
+from ..protocol.api.pieces import Pieces, finish
 from ..protocol.errors import CodedError, UnknownServerError
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.topics import TopicEntry
@@ -14,6 +15,8 @@ from .metadata_store import MetadataStore, TopicChange
 from .security.audit import DONE, Audit
 from .window_memory import WindowMemory
 from .window_topics import is_reserved
+
+_NAMES_AT_ONCE: Final = 16
 
 
 class CreationContext(Protocol):
@@ -55,13 +58,22 @@ class Creations:
 
     def missing(self, topics: Iterable[str]) -> Collection[str]:
         """Return the topics that do not exist and may be created, each once."""
+        return finish(self.find_missing(topics))
+
+    def find_missing(self, topics: Iterable[str]) -> Pieces[Collection[str]]:
+        """As `missing`, in pieces: it takes a while to find out that a name is not a window's."""
+        if not self._settings.auto_create_topics_enable:
+            return ()
         if self.allowed is not None and not self.allowed():
             return ()
         there = self._directory.topics()
-        missing = dict.fromkeys(
-            topic for topic in topics if topic not in there and not is_reserved(there, topic)
-        )
-        return missing if self._settings.auto_create_topics_enable else ()
+        missing: dict[str, None] = {}
+        for number, topic in enumerate(topics, start=1):
+            if topic not in there and not is_reserved(there, topic):
+                missing[topic] = None
+            if number % _NAMES_AT_ONCE == 0:
+                yield
+        return missing
 
     def first_partitions(self) -> range:
         """Return the partition numbers of a newly created topic."""

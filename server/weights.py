@@ -60,8 +60,9 @@ from ..protocol.limits import (
     MAX_LISTED,
     MAX_LISTED_PRODUCERS,
     MAX_REQUEST_VALUES,
+    MAX_WINDOW_PARTITIONS,
 )
-from ..protocol.window_topics import base_of
+from ..protocol.window_topics import SEPARATOR, base_of
 from ..values import value_class
 from .handlers.base import Services
 
@@ -333,8 +334,15 @@ def _partitions(services: Services, names: Iterable[str] | None) -> int:
     topics = services.directory.topics()
     if names is None:
         return sum(entry.partitions for entry in topics.values())
-    known = (topics.get(name) for name in set(names))
-    return sum(entry.partitions for entry in known if entry is not None)
+    stored = windows = 0
+    for name in set(names):
+        entry = topics.get(name)
+        if entry is not None:
+            stored += entry.partitions
+        elif SEPARATOR in name and windows < MAX_WINDOW_PARTITIONS:
+            base = topics.get(base_of(topics, name))
+            windows += 0 if base is None else base.partitions
+    return stored + windows
 
 
 def _metadata(services: Services, request: Any, version: int) -> int:

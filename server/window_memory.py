@@ -23,6 +23,8 @@ class _KnownWindow(msgspec.Struct):
     """There is nothing of the window from `offset` up to here."""
     used: int = 0
     """Number of the last read of it."""
+    stored: tuple[int, int] = (0, 0)
+    """Between these offsets all messages are in the window, so that the sets go as stored."""
 
 
 class WindowMemory:
@@ -67,6 +69,19 @@ class WindowMemory:
         known = self._find(window)
         if known is not None and (offset != known.offset or end_offset > known.end_offset):
             known.offset, known.end_offset = offset, end_offset
+
+    def stored_until(self, window: WindowKnowledge, offset: int) -> int:
+        """Up to which offset, from `offset` on, the sets are known to go as stored."""
+        known = self._find(window)
+        if known is None or not known.stored[0] <= offset < known.stored[1]:
+            return offset
+        return known.stored[1]
+
+    def note_stored(self, window: WindowKnowledge, offset: int, end_offset: int) -> None:
+        """The sets from `offset` to `end_offset` go as stored."""
+        known = self._find(window)
+        if known is not None:
+            known.stored = offset, end_offset
 
     def _find(self, window: WindowKnowledge) -> _KnownWindow | None:
         return None if self._known is None else self._known.get(window)

@@ -33,6 +33,8 @@ from .recorded import LoadedRecording, load_recording
 from .snapshots import BrokerSnapshot, StateMark, copy_directory, replace_directory
 from .stored import StoredTopic
 
+__all__ = ["BrokerThread", "NoRecording", "temporary_broker"]
+
 DEADLINE_SECONDS: Final = 30
 """Maximum time to start, to stop, and to run the tasks that became due in a step of the clock."""
 
@@ -72,13 +74,15 @@ class BrokerThread(ClockWatcher):
         """
         self.data_dir = data_dir
         self.clock = clock or MovingClock()
-        self.faults = BrokerFaults(self.clock.now_ms, self.stop)
+        self.faults = BrokerFaults(self.clock.now_ms, self._halt)
         self._settings = _named(settings or {})
         self._more_settings: dict[str, object] = {}
         self._places: dict[str, str] = {}
         """The addresses of the first start, by setting."""
         self._held: dict[str, socket.socket] = {}
         """Sockets that are bound to these addresses."""
+        self._blocks = 0
+        """How many `with` blocks use the broker: until their end it may start again."""
         self._thread: threading.Thread | None = None
         self._addresses: Addresses | None = None
         self._ticking: asyncio.Task[None] | None = None
@@ -126,7 +130,8 @@ class BrokerThread(ClockWatcher):
             self._broker, self._loop, self._asked_to_stop = self._started.result(DEADLINE_SECONDS)
         except BaseException:
             self._thread = None
-            self._release_ports()
+            if not self._blocks:
+                self._release_ports()
             raise
         self._addresses = self._broker.addresses
         self.clock.watchers.append(self)
@@ -135,11 +140,16 @@ class BrokerThread(ClockWatcher):
 
     def stop(self) -> None:
         """Stop the broker cleanly. Raises the error that ended it early. Does nothing if it is
-        stopped."""
+        stopped.
+
+        In a `with` block the broker keeps its ports: they refuse connections, no other process gets
+        them, and a later `start` has the same addresses.
+        """
         try:
             self._halt()
         finally:
-            self._release_ports()
+            if not self._blocks:
+                self._release_ports()
 
     def _halt(self) -> None:
         """Stop the broker, which is to start again: no other process gets its ports."""
@@ -211,6 +221,7 @@ class BrokerThread(ClockWatcher):
             for name, value in _named(settings or {}).items()
             if not (name in own and str(value) == _ANY_PORT)  # It has such a port already.
         }
+        self._blocks += 1
         try:
             if more:
                 self.restart({**own, **more})
@@ -221,6 +232,7 @@ class BrokerThread(ClockWatcher):
             finally:
                 self.restore(before, own)
                 self._remove_snapshots(kept)
+                self._blocks -= 1
 
     def replace_data(self, snapshot: BrokerSnapshot) -> None:
         """Give the stopped broker the data and the clock of a snapshot. Raises `ValueError` for a
@@ -260,6 +272,7 @@ class BrokerThread(ClockWatcher):
 
     def __enter__(self) -> Self:
         self.start()
+        self._blocks += 1
         return self
 
     def __exit__(
@@ -268,6 +281,7 @@ class BrokerThread(ClockWatcher):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._blocks -= 1
         try:
             self.stop()
         finally:

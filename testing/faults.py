@@ -214,7 +214,8 @@ class BrokerFaults:
         self._record("rebalance", detail=group)
 
     def stop_leader(self) -> None:
-        """Stop the broker, or the leader of a cluster. `start()` of that broker starts it again."""
+        """Stop the broker, or the leader of a cluster. Connections are refused until `start()` of
+        that broker starts it again, with the same addresses."""
         self._stop()
         self._record("stop_leader")
 

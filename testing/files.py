@@ -2,6 +2,8 @@
 change what some operations do, and that never wait for the disk."""
 
 import os
+import shutil
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -49,14 +51,29 @@ class QuickFile(SystemFile):
 
 
 class QuickFiles(SystemFiles):
-    """`SystemFiles` that never wait for the disk."""
+    """`SystemFiles` that never wait for the disk, and that never change a file with a second name:
+    snapshots share the log files of closed segments, and a follower may have to truncate one."""
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> QuickFile:
+        if not read_only:
+            _unshare(path)
         file = super().open(path, create=create, read_only=read_only)
         return QuickFile(file.fileno(), path)
 
     def sync_directory(self, path: Path) -> None:
         pass
+
+
+def _unshare(path: Path) -> None:
+    """Replace a file that has a second name by a copy, with the same times."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return
+    if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+        copy = path.with_name(f"{path.name}.copy.tmp")
+        shutil.copy2(path, copy)
+        copy.replace(path)
 
 
 @contextmanager

@@ -4,9 +4,9 @@ Every pytest run loads it where Horolog is installed, so it imports nothing that
 broker needs.
 """
 
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -18,16 +18,49 @@ if TYPE_CHECKING:
 _BROKER: "pytest.StashKey[BrokerThread]" = pytest.StashKey()
 _BEGINNING: "pytest.StashKey[BrokerSnapshot]" = pytest.StashKey()
 """The state of the broker when it was started."""
-_STAYS: pytest.StashKey[int] = pytest.StashKey()
-"""How often a fixture of the session has stored something at the broker."""
+_STRETCHES: "pytest.StashKey[list[_Stretch]]" = pytest.StashKey()
+"""The module whose tests are running, and the class."""
+_NAMED: "pytest.StashKey[Mapping[str, _NamedFixtures]]" = pytest.StashKey()
+"""What the tests of each module and class name, by node id."""
+
+_STAYING_SCOPES: Final = ("session", "package")
+_TAKEN_BACK_SCOPES: Final = ("module", "class")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+class _Stretch:
+    """The tests of a module or a class, after which the broker is put back."""
+
+    def __init__(self, before: "BrokerSnapshot | None") -> None:
+        self.before = before
+        """The state to put it back into; `None`: that of its start."""
+        self.stays = False
+        """Whether it is left as it is: a fixture of the session has stored something on top of what
+        others of this stretch had stored, and the two cannot be separated."""
+
+
+class _NamedFixtures:
+    """Fixtures that use the broker and that tests of a module or a class name."""
+
+    def __init__(self) -> None:
+        self.staying: dict[str, None] = {}
+        """Those of the session, in order, without parameters."""
+        self.taken_back: set[str] = set()
+        """Those of the module or the class."""
+
+
+def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
     """Import, before the first test, what some test needs, so that its import time counts for no
     test."""
     needed = {name for item in items for name in getattr(item, "fixturenames", ())}
     if "horolog_broker" in needed:
         from . import broker  # noqa: F401
+
+        named: dict[str, _NamedFixtures] = {}
+        for item in items:
+            for node in (item.getparent(pytest.Module), item.getparent(pytest.Class)):
+                if node is not None:
+                    _add_fixtures(item, named.setdefault(node.nodeid, _NamedFixtures()))
+        session.stash[_NAMED] = named
     if "horolog_cluster" in needed:
         from . import cluster  # noqa: F401
 
@@ -91,14 +124,31 @@ def horolog_cluster(
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, Any, Any]:
-    """Notice what a fixture of the session stores while a module or a class runs: it stays."""
-    broker = _running_broker(request.session)
-    if broker is None or fixturedef.scope not in ("session", "package"):
+    """Notice what a fixture of the session stores while a module or a class runs: it stays.
+
+    Before the first fixture of a module or a class stores something, have those of the session that
+    its tests name do so.
+    """
+    session = request.session
+    if fixturedef.scope not in _STAYING_SCOPES:
+        named = session.stash.get(_NAMED, {}).get(request.node.nodeid)
+        if named is not None and fixturedef.argname in named.taken_back:
+            for name in named.staying:
+                with suppress(Exception, pytest.skip.Exception):  # It is raised again in its tests.
+                    request.getfixturevalue(name)
         return (yield)
-    before = broker.snapshot()
+    broker = _running_broker(session)
+    before = None if broker is None else broker.snapshot()
     result = yield
-    if broker.snapshot() is not before:
-        request.session.stash[_STAYS] = request.session.stash.get(_STAYS, 0) + 1
+    broker = _running_broker(session)
+    if broker is not None:
+        before = before or session.stash[_BEGINNING]
+        after = broker.snapshot()
+        for stretch in session.stash.get(_STRETCHES, ()) if after is not before else ():
+            if (stretch.before or session.stash[_BEGINNING]) is before:
+                stretch.before = after
+            else:
+                stretch.stays = True
     return result
 
 
@@ -133,6 +183,28 @@ def _horolog_test(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+def _add_fixtures(item: pytest.Item, named: _NamedFixtures) -> None:
+    """Add the fixtures that a test names, itself or through others, and that use the broker."""
+    known: Mapping[str, Sequence[pytest.FixtureDef[Any]]]
+    known = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
+
+    def uses_broker(name: str, level: int = -1) -> bool:
+        if name == "horolog_broker" or len(known.get(name, ())) < -level:
+            return name == "horolog_broker"
+        return any(
+            # A fixture that names itself extends that of a wider place.
+            uses_broker(each, level - 1 if each == name else -1)
+            for each in known[name][level].argnames
+        )
+
+    for name in filter(uses_broker, known):
+        scope = known[name][-1].scope
+        if scope in _TAKEN_BACK_SCOPES:
+            named.taken_back.add(name)
+        elif scope in _STAYING_SCOPES and not known[name][-1].params:
+            named.staying[name] = None
+
+
 def _running_broker(session: pytest.Session) -> "BrokerThread | None":
     """Return the broker of the session if it was started and is running."""
     broker = session.stash.get(_BROKER, None)
@@ -155,15 +227,18 @@ def _put_back_if_used(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @contextmanager
 def _taken_back(session: pytest.Session) -> Iterator[None]:
-    """Restore the broker of the session, unless a fixture of the session has stored something
-    meanwhile."""
+    """Put the broker of the session back, and start it if it was stopped, unless a fixture of the
+    session has stored something on top."""
     broker = _running_broker(session)
-    before = None if broker is None else broker.snapshot()
-    stays = session.stash.get(_STAYS, 0)
-    yield
-    broker = _running_broker(session)
-    if broker is None or session.stash.get(_STAYS, 0) != stays:
-        return
-    wanted = before or session.stash[_BEGINNING]
-    if broker.snapshot() is not wanted:
-        broker.restore(wanted)
+    stretch = _Stretch(None if broker is None else broker.snapshot())
+    stretches = session.stash.setdefault(_STRETCHES, [])
+    stretches.append(stretch)
+    try:
+        yield
+    finally:
+        stretches.remove(stretch)
+        broker = session.stash.get(_BROKER, None)
+        if broker is not None and not stretch.stays:
+            wanted = stretch.before or session.stash[_BEGINNING]
+            if not broker.is_running or broker.snapshot() is not wanted:
+                broker.restore(wanted)

@@ -1,7 +1,8 @@
 """Copies of a broker's data directory, taken while it runs and put back while it is stopped.
 
-Segments are only appended to, and a closed one not even that. So the log files of closed segments
-are hard links, and everything else is copied.
+Segments are only appended to, and a closed one not even that, unless a follower truncates it:
+`QuickFiles` then copies it first. So the log files of closed segments are hard links, and
+everything else is copied.
 """
 
 import os

@@ -1,14 +1,17 @@
 """`horolog consume`: read the messages of a window of time, or of a range of offsets."""
 
 import asyncio
+from contextlib import suppress
 from enum import StrEnum
 from typing import Annotated, Final
 
 import typer
 
 from ...clock import SystemClock
+from ...printable import printable
 from ...protocol.window_topics import parse_window_name
 from ...times import TimeError, parse_length
+from ...values import value_class
 from ..errors import WrongUsage, note
 from ..options import (
     DEFAULT_SERVER,
@@ -22,6 +25,7 @@ from ..options import (
     check_text,
     complete_topic,
     parse_bounds,
+    takes,
 )
 from .consuming import ConsumeOptions, Consumption
 from .formats import JsonFormat, LineFormat, TemplateFormat, TextFormat
@@ -38,6 +42,19 @@ class Order(StrEnum):
 
     OFFSET = "offset"
     TIME = "time"
+
+
+def _last(text: str | int) -> int:
+    """Parse `--last`. Raises WrongUsage."""
+    with suppress(ValueError):
+        return int(text)
+    with suppress(TimeError):
+        parse_length(str(text))
+        raise WrongUsage(
+            f"--last {text} is a length of time, and --last takes a number of messages: write "
+            f"--from @-{text} for the messages of that time"
+        )
+    raise WrongUsage(f"--last {printable(str(text))}: write a number of messages, such as 10")
 
 
 Topics = Annotated[
@@ -107,7 +124,10 @@ Count = Annotated[
 Last = Annotated[
     int | None,
     typer.Option(
-        "--last", metavar="N", help="Only the last N messages of the window, or of the log."
+        "--last",
+        metavar="N",
+        parser=_last,
+        help="Only the last N messages of the window, or of the log.",
     ),
 ]
 Key = Annotated[
@@ -169,34 +189,43 @@ To = Annotated[
 ]
 
 
-def consume(
-    topics: Topics,
-    start: Start = None,
-    until: Until = None,
-    offsets_between: OffsetsBetween = False,
-    by: By = WindowedBy.CREATE,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Wait for new messages, until Ctrl-C.")
-    ] = False,
-    count: Count = None,
-    last: Last = None,
-    key: Key = None,
-    grep: Grep = None,
-    header: Headers = None,
-    order: Ordered = None,
-    settle: Settle = None,
-    speed: Speed = None,
-    to: To = None,
-    partition: Partition = None,
-    template: Template = None,
-    append_time: AppendTime = False,
-    read_committed: ReadCommitted = False,
-    stats: Stats = False,
-    read_from: ReadFrom = "leader",
-    server: Server = DEFAULT_SERVER,
-    as_json: Json = False,
-    any_unit: AnyUnit = False,
-) -> None:
+Follow = Annotated[
+    bool, typer.Option("--follow", "-f", help="Wait for new messages, until Ctrl-C.")
+]
+
+
+@value_class
+class ConsumeArguments:
+    """The arguments and options of `consume`."""
+
+    topics: Topics
+    start: Start = None
+    until: Until = None
+    offsets_between: OffsetsBetween = False
+    by: By = WindowedBy.CREATE
+    follow: Follow = False
+    count: Count = None
+    last: Last = None
+    key: Key = None
+    grep: Grep = None
+    header: Headers = None
+    order: Ordered = None
+    settle: Settle = None
+    speed: Speed = None
+    to: To = None
+    partition: Partition = None
+    template: Template = None
+    append_time: AppendTime = False
+    read_committed: ReadCommitted = False
+    stats: Stats = False
+    read_from: ReadFrom = "leader"
+    server: Server = DEFAULT_SERVER
+    as_json: Json = False
+    any_unit: AnyUnit = False
+
+
+@takes(ConsumeArguments)
+def consume(given: ConsumeArguments) -> None:
     """Read the messages of a window of time, or of a range of offsets.
 
     With one or two times, a window is read: exactly the messages whose time is at or after --from
@@ -208,12 +237,14 @@ def consume(
     stands for the offset of the first message with that time or a later one. If messages are out
     of order, older and newer messages may lie between the two offsets, and messages of the wanted
     times outside of them. If --until gives a lower offset than --from, nothing is read, and a note
-    on standard error says so. With --follow, reading ends at --until.
+    on standard error says so.
 
     Without --follow, reading stops at the log end as it was at the start. With --follow and without
     --from, everything is printed that arrives from now on, whatever its time; with --from, also
     what is stored. Partitions that are added are read too, and topics that match a pattern later,
-    unless --from is a time.
+    unless --from is a time. --follow ends at the offset of --until, or when its time has passed by
+    the broker's clock. A window that had ended before is followed until Ctrl-C, for late messages;
+    a range of offsets up to the first message of the time of --until or later.
 
     Messages are printed in the order of their offsets, one partition and topic after the other;
     with --follow as they come. --order time merges all of them by time, topic, partition and
@@ -228,54 +259,61 @@ def consume(
     target has at least as many as its topic; otherwise its key chooses. The target is written
     without a login unless it is at --server.
     """
-    check_read_from(server, read_from)
-    for name in topics:
+    check_read_from(given.server, given.read_from)
+    for name in given.topics:
         check_text(name)
-    bounds = parse_bounds(start, until, SystemClock().now_ms(), any_unit)
-    window = None if offsets_between else window_of(bounds, by)
-    names = TopicNames(topics)
-    pace = parse_speed(speed)
-    in_time_order = order is Order.TIME or (order is None and pace is not None)
-    _check_counts(count, last, follow=follow, in_time_order=in_time_order)
-    _check_target(to, as_json=as_json, template=template, append_time=append_time)
-    named = [found for found in map(parse_window_name, topics) if found is not None]
+    reading, options = _reading_and_options(given)
+    try:
+        asyncio.run(Consumption(reading, options, SystemClock()).run())
+    except KeyboardInterrupt:
+        if not given.follow:
+            raise
+
+
+def _reading_and_options(given: ConsumeArguments) -> tuple[RecordReading, ConsumeOptions]:
+    """Return what the arguments ask for. Raises WrongUsage for those that do not go together."""
+    bounds = parse_bounds(given.start, given.until, SystemClock().now_ms(), given.any_unit)
+    window = None if given.offsets_between else window_of(bounds, given.by)
+    names = TopicNames(given.topics)
+    pace = parse_speed(given.speed)
+    in_time_order = given.order is Order.TIME or (given.order is None and pace is not None)
+    _check_counts(given.count, given.last, follow=given.follow, in_time_order=in_time_order)
+    _check_target(given)
+    named = [found for found in map(parse_window_name, given.topics) if found is not None]
     if window is None and not named:
-        _check_no_window(by, stats)
-    line_format = _line_format(template, append_time, names.are_several, as_json=as_json)
-    if follow and start in ("now", "@now"):
+        _check_no_window(given.by, given.stats)
+    line_format = _line_format(given, names)
+    if given.follow and given.start in ("now", "@now"):
         note(
             "--from now leaves out messages with earlier times that arrive from now on; without "
             "--from they are there"
         )
+    by_create = given.by is WindowedBy.CREATE
     options = ConsumeOptions(
         names=names,
         bounds=bounds,
         window=window,
-        only_named=bounds == (None, None) and not offsets_between and by is WindowedBy.CREATE,
-        by=by.value,
-        selection=parse_selection(key, grep, header),
-        first=count,
-        last=last,
+        only_named=bounds == (None, None) and not given.offsets_between and by_create,
+        by=given.by.value,
+        selection=parse_selection(given.key, given.grep, given.header),
+        first=given.count,
+        last=given.last,
         in_time_order=in_time_order,
-        settle_s=_settle_s(settle, follow=follow, in_time_order=in_time_order),
+        settle_s=_settle_s(given.settle, follow=given.follow, in_time_order=in_time_order),
         speed=pace,
-        target=None if to is None else parse_target(to, server),
+        target=None if given.to is None else parse_target(given.to, given.server),
         line_format=line_format,
-        stats=stats,
+        stats=given.stats,
     )
-    needs_append_time = (
-        line_format.needs_append_time
-        or by is WindowedBy.APPEND
-        or any(window_name.by_append for window_name in named)
+    append_times = (
+        line_format.needs_append_time or not by_create or any(one.by_append for one in named)
     )
     reading = RecordReading(
-        *(server, read_from, partition, follow, needs_append_time, read_committed)
+        *(given.server, given.read_from, given.partition, given.follow),
+        append_times=append_times,
+        read_committed=given.read_committed,
     )
-    try:
-        asyncio.run(Consumption(reading, options, SystemClock()).run())
-    except KeyboardInterrupt:
-        if not follow:
-            raise
+    return reading, options
 
 
 def _check_counts(
@@ -300,30 +338,30 @@ def _check_counts(
         )
 
 
-def _check_target(
-    to: str | None, *, as_json: bool, template: str | None, append_time: bool
-) -> None:
+def _check_target(given: ConsumeArguments) -> None:
     """Raise WrongUsage for options about printing beside `--to`, and beside each other."""
-    given = {"--json": as_json, "--format": template is not None, "--append-time": append_time}
-    if to is not None:
-        for flag, is_given in given.items():
+    about_printing = {
+        "--json": given.as_json,
+        "--format": given.template is not None,
+        "--append-time": given.append_time,
+    }
+    if given.to is not None:
+        for flag, is_given in about_printing.items():
             if is_given:
                 raise WrongUsage(f"{flag} is about printing, and --to prints no messages")
-    if template is None:
+    if given.template is None:
         return
     for flag in ("--json", "--append-time"):
-        if given[flag]:
+        if about_printing[flag]:
             cure = "leave one of them out" if flag == "--json" else "write {append_time} there"
             raise WrongUsage(f"{flag} with --format: the template says what a line has: {cure}")
 
 
-def _line_format(
-    template: str | None, append_time: bool, with_topic: bool, *, as_json: bool
-) -> LineFormat:
-    if template is not None:
-        return TemplateFormat(template)
-    kind = JsonFormat if as_json else TextFormat
-    return kind(append_time, with_topic)
+def _line_format(given: ConsumeArguments, names: TopicNames) -> LineFormat:
+    if given.template is not None:
+        return TemplateFormat(given.template)
+    kind = JsonFormat if given.as_json else TextFormat
+    return kind(given.append_time, names.are_several)
 
 
 def _settle_s(settle: str | None, *, follow: bool, in_time_order: bool) -> float:

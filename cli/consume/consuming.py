@@ -2,19 +2,22 @@
 a sink."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from typing import Final
 
 from ...client.administer.admin import Admin
+from ...client.administer.gone import complete_from
 from ...client.consume.consumer import Consumer
 from ...client.consume.time_bounds import APPEND, CREATE, TimeBounds, WindowBy
 from ...client.results import ConsumerRecord
 from ...clock import Clock
 from ...protocol.window_topics import parse_window_name
+from ...times import format_time
 from ...values import value_class
 from ..errors import WrongUsage, note, print_error
-from ..options import Position
+from ..gone import Incompleteness, joined_by_topic, removal_as_object
+from ..options import AtTime, Position
 from ..output import json_line, plural, shown_size
 from .formats import LineFormat
 from .last import find_last
@@ -30,9 +33,13 @@ from .reading import (
 )
 from .selection import Selection, time_of
 from .sinks import CopyTarget, MessagePrinter, MessageSink, ReplayPace, TopicCopier
+from .timing import broker_clock, follow_length, note_ended, note_future
 
 WINDOWS_MAX: Final = 100
 """Windows that are followed together; each has a connection of its own."""
+
+_REMOVALS_MAX: Final = 100
+"""Most removals in the object of `--stats`, the last ones."""
 
 
 @value_class
@@ -58,6 +65,11 @@ class ConsumeOptions:
     line_format: LineFormat
     stats: bool
 
+    @property
+    def has_times(self) -> bool:
+        """Whether the command line gives a time, or topics that may name windows."""
+        return self.names.may_be_windows or any(isinstance(one, AtTime) for one in self.bounds)
+
 
 class Consumption:
     """Reads, selects, orders and hands out the messages of one command."""
@@ -70,27 +82,32 @@ class Consumption:
         self._pace = None if options.speed is None else ReplayPace(options.speed, clock)
         self._by = options.by
         self._windows: list[WindowSource] = []
+        self._sources: Sequence[WindowSource | RangeSource] = ()
         self._given_out = 0
         self._settled: SettledMessages | None = None
+        self._broker_clock = clock
 
     async def run(self) -> None:
         """Read to the end, until there are enough messages, or until Ctrl-C; then say how much of
         the log was read."""
         async with AsyncExitStack() as stack:
             admin = await stack.enter_async_context(self._reading.admin())
-            consumer = await stack.enter_async_context(self._reading.consumer())
+            if self._options.has_times:
+                self._broker_clock = await broker_clock(admin, self._clock)
+            consumer = await stack.enter_async_context(self._reading.consumer(self._broker_clock))
             topics = await self._options.names.resolve(admin)
-            sources = await self._sources(admin, consumer, topics)
+            sources = self._sources = await self._found_sources(admin, consumer, topics)
+            self._note_times()
             sink = await self._sink(admin, topics)
             if self._reading.follow:
-                # Only Ctrl-C, which cancels this task, ends it. The sink is closed before.
+                # Ctrl-C, which cancels this task, may end it. The sink is closed before.
                 stack.callback(self._print_costs)
             await stack.enter_async_context(sink)
             await self._hand_out(sources, admin, consumer, sink)
         if not self._reading.follow:
             self._print_costs()
 
-    async def _sources(
+    async def _found_sources(
         self, admin: Admin, consumer: Consumer, topics: Sequence[str]
     ) -> list[WindowSource | RangeSource]:
         """Return what is read, in the order of the topics. Topics that are followed by offsets are
@@ -100,7 +117,8 @@ class Consumption:
         for topic in topics:
             window = await self._window(admin, topic)
             if window is not None:
-                sources.append(WindowSource(self._reading, consumer, *window))
+                follow = follow_length(window[1].until_ms, self._broker_clock.now_ms())
+                sources.append(WindowSource(self._reading, consumer, *window, follow))
                 continue
             ranged.append(topic)
             if not self._reading.follow:
@@ -119,7 +137,43 @@ class Consumption:
             *(self._reading, admin, consumer, topics, bounds),
             names=options.names,
             within=lambda topic: options.window,
+            left_ms=self._left_ms(),
         )
+
+    def _left_ms(self) -> Callable[[], int | None]:
+        """Return what says how long ranges are followed: with a time as `--until`, up to that time.
+
+        Where `--from` is given and the time has passed, they are followed up to the first message
+        of that time or later.
+        """
+        start, until = self._options.bounds
+        clock = self._broker_clock
+        if not isinstance(until, AtTime) or not self._reading.follow:
+            return lambda: None
+        until_ms = until.timestamp_ms
+        if start is not None and until_ms <= clock.now_ms():
+            return lambda: None
+        return lambda: until_ms - clock.now_ms()
+
+    def _note_times(self) -> None:
+        """Say that the times asked for are in the future or, when they are followed, in the
+        past."""
+        options, follow, now_ms = self._options, self._reading.follow, self._broker_clock.now_ms()
+        start, until = options.bounds
+        windows = [one.bounds for one in self._windows]
+        note_future(windows, now_ms, follow=follow)
+        if not windows and isinstance(start, AtTime):
+            range_ = TimeBounds(start.timestamp_ms, None)
+            note_future([range_], now_ms, follow=follow, what="the range of offsets")
+        if not follow:
+            return
+        if not options.stats:
+            note_ended(windows, now_ms)
+        if start is None and isinstance(until, AtTime) and until.timestamp_ms <= now_ms:
+            note(
+                f"--until {format_time(until.timestamp_ms)} has passed, so nothing is followed: "
+                "give --from too to wait for late messages"
+            )
 
     async def _window(self, admin: Admin, topic: str) -> tuple[str, TimeBounds] | None:
         """Return the window to read of a topic, with the name of the topic that has it; None for a
@@ -162,13 +216,23 @@ class Consumption:
         if target is None:
             return MessagePrinter(self._options.line_format)
         read = {one.topic for one in self._windows} | set(topics)
-        if target.server == self._reading.server and target.topic in read:
+        later = self._options.names.matching([target.topic]) if self._reading.follow else []
+        if target.topic in {*read, *later} and await self._is_at(target, admin):
             raise WrongUsage(f"--to {target.topic}: that is a topic that is read: name another one")
         counts = {}
         for topic in read:
             if parse_window_name(topic) is None:
                 counts[topic] = await admin.partition_count(topic)
         return TopicCopier(target, counts)
+
+    async def _is_at(self, target: CopyTarget, admin: Admin) -> bool:
+        """Whether the target is in the cluster that is read, maybe by another address."""
+        if target.server == self._reading.server:
+            return True
+        async with Admin(target.server) as other:
+            there = (await other.describe_cluster([target.topic])).cluster_id
+        here = (await admin.describe_cluster([target.topic])).cluster_id
+        return bool(here) and here == there
 
     async def _hand_out(
         self,
@@ -201,15 +265,17 @@ class Consumption:
             stored = SortedMessages(self._by, last=options.last)
             stack.callback(stored.close)
             async for batch in batches:
-                if stored.add(options.selection.of(batch)):
+                # In threads, because the connections must not wait for this much work.
+                if await asyncio.to_thread(stored.add, options.selection.of(batch)):
                     await asyncio.to_thread(stored.spill)
                 if self._reading.follow and chain.is_live:
                     break
             settled = SettledMessages(options.settle_s, self._by, self._clock.monotonic)
-            for batch in stored.batches():
-                if await self._deliver(batch, sink):
+            in_order = stored.batches()
+            while (sorted_batch := await asyncio.to_thread(next, in_order, None)) is not None:
+                if await self._deliver(sorted_batch, sink):
                     return
-                for record in batch[-1:]:
+                for record in sorted_batch[-1:]:
                     settled.passed(record)
         if self._reading.follow:
             self._settled = settled
@@ -270,6 +336,7 @@ class Consumption:
         read_bytes = sum(one.read_bytes for one in windows)
         skipped_bytes = sum(one.skipped_bytes for one in windows)
         late = None if self._settled is None else self._settled.late
+        missing = joined_by_topic(part for source in self._sources for part in source.missing)
         if self._options.stats:
             fields = {
                 "messages": messages,
@@ -277,8 +344,12 @@ class Consumption:
                 "skipped_bytes": skipped_bytes,
                 "log_bytes": read_bytes + skipped_bytes,
             }
-            print_error(json_line(fields if late is None else {**fields, "late": late}))
+            if late is not None:
+                fields["late"] = late
+            print_error(json_line({**fields, **_as_fields(missing)}))
             return
+        for part in missing:
+            part.tell()
         told = []
         if self._windows:
             told.append(
@@ -301,6 +372,17 @@ class Consumption:
         if self._given_out != messages:
             return f"{self._given_out:,} of {found}"
         return found
+
+
+def _as_fields(missing: Sequence[Incompleteness]) -> dict[str, object]:
+    """Return what windows may miss as fields for JSON; none if nothing."""
+    if not missing:
+        return {}
+    removed = [(part.topic, each) for part in missing for each in part.removed]
+    return {
+        "complete_from_ms": complete_from(part.complete_from_ms for part in missing),
+        "removed": [removal_as_object(topic, each) for topic, each in removed[-_REMOVALS_MAX:]],
+    }
 
 
 class _RemainingBatches:

@@ -93,9 +93,12 @@ async def find_last(
                     tails.add((record.topic, record.partition), record.offset, time_ms)
             continue
         await source.find()
+        found_all = True
         for one in source.ranges:
-            await _read_back(source, one, tails, count, selection)
+            found_all &= await _read_back(source, one, tails, count, selection)
             tails.trim()
+        if not found_all:
+            await source.find_missing()
     return tails
 
 
@@ -105,7 +108,8 @@ async def _read_back(
     tails: PartitionTails,
     count: int,
     selection: Selection,
-) -> None:
+) -> bool:
+    """Add the last messages of a range. Returns whether there are as many as are wanted."""
     end, step = whole.end or whole.start, count
     while end > whole.start:
         begin = max(whole.start, end - step)
@@ -117,5 +121,6 @@ async def _read_back(
                 found.append((record.offset, _NO_TIME if time_ms is None else time_ms))
             del found[:-count]
         if tails.put_before(whole.key, found):
-            return
+            return True
         end, step = begin, min(4 * step, _STEP_MAX)
+    return False

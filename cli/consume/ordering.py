@@ -31,6 +31,9 @@ _RUNS_MERGED: Final = 128
 """Number of runs that are merged at a time; each is an open file."""
 
 _WRITE_BYTES: Final = 64 * 1024
+_SORTED_AT_ONCE: Final = 10_000
+"""Entries that one call sorts. It holds up the interpreter, and so the event loop beside it."""
+
 _BATCH: Final = 1000
 """Messages given out at a time."""
 
@@ -150,7 +153,12 @@ class SortedMessages:
             self.close()
 
     def _sort(self) -> None:
-        self._entries.sort()
+        entries = self._entries
+        parts = [
+            sorted(entries[first : first + _SORTED_AT_ONCE])
+            for first in range(0, len(entries), _SORTED_AT_ONCE)
+        ]
+        self._entries = list(merge(*parts)) if len(parts) > 1 else parts[0] if parts else []
         if self._last is not None and len(self._entries) > self._last:
             dropped = len(self._entries) - self._last
             del self._entries[:dropped]

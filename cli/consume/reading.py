@@ -4,6 +4,7 @@ import asyncio
 import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from enum import StrEnum
 from fnmatch import translate
@@ -15,17 +16,20 @@ from ...client.cluster.servers import Servers
 from ...client.consume.consumer import Consumer
 from ...client.consume.time_bounds import APPEND, CREATE, TimeBounds
 from ...client.consume.time_window import TimeWindow
-from ...client.results import AfterEnd, ConsumerRecord, Found
-from ...clock import SystemClock
+from ...client.results import AfterEnd, ConsumerRecord, FindResult, Found
+from ...clock import Clock, SystemClock
 from ...printable import printable
 from ...protocol.api.log.list_offsets import EARLIEST, LATEST
+from ...protocol.window_topics import parse_window_name
 from ...times import format_time
 from ...values import value_class
 from ..broker_requests import FOLLOW_WAIT_MS, PARTITIONS_AGE_MS, Connected, partitions_of
 from ..errors import CommandFailed, WrongUsage, is_terminal, note
+from ..gone import Incompleteness, incompleteness
 from ..options import AtEnd, AtOffset, AtTime, Position
 from ..output import Advance, progress
 from .selection import time_of
+from .timing import FOR_EVER
 
 TopicPartition = tuple[str, int]
 
@@ -56,8 +60,9 @@ class RecordReading:
     def admin(self) -> Admin:
         return Admin(self.server, check_units=False, read_from=self.read_from)
 
-    def consumer(self) -> Consumer:
-        """Return a consumer that raises errors at once, because `Connected` does the retries."""
+    def consumer(self, clock: Clock | None = None) -> Consumer:
+        """Return a consumer that raises errors at once, because `Connected` does the retries.
+        Following ends by `clock`, or by that of this machine."""
         return Consumer(
             self.server,
             max_wait_ms=FOLLOW_WAIT_MS,
@@ -67,6 +72,7 @@ class RecordReading:
             metadata_max_age_ms=PARTITIONS_AGE_MS,
             check_units=False,
             read_from=self.read_from,
+            clock=clock,
         )
 
 
@@ -87,6 +93,11 @@ class TopicNames:
     def are_several(self) -> bool:
         """Whether messages may be of more than one topic."""
         return self.has_patterns or len(self._names) > 1
+
+    @property
+    def may_be_windows(self) -> bool:
+        """Whether a name has the form of a window's."""
+        return any(parse_window_name(name) is not None for name in self._names)
 
     async def resolve(self, admin: Admin) -> list[str]:
         """Return the topics in the order of the command line; those of a pattern in order of name.
@@ -171,10 +182,17 @@ class WindowSource:
     """The messages of a window of time of one topic."""
 
     def __init__(
-        self, reading: RecordReading, consumer: Consumer, topic: str, bounds: TimeBounds
+        self,
+        reading: RecordReading,
+        consumer: Consumer,
+        topic: str,
+        bounds: TimeBounds,
+        follow: timedelta = FOR_EVER,
     ) -> None:
+        """`follow` is how long the window is followed after its end."""
         self.topic = topic
         self.bounds = bounds
+        self._follow = follow
         self._reading = reading
         self._consumer = consumer
         self._connected = Connected()
@@ -184,6 +202,17 @@ class WindowSource:
     @property
     def topics(self) -> list[str]:
         return [self.topic]
+
+    @property
+    def missing(self) -> list[Incompleteness]:
+        """What the window may miss, as far as it is read."""
+        window = self.window
+        if window is None:
+            return []
+        return incompleteness(
+            self._reading.server,
+            *(self.topic, self.bounds.from_ms, window.complete_from_ms, window.removed),
+        )
 
     @property
     def is_live(self) -> bool:
@@ -197,7 +226,7 @@ class WindowSource:
             bounds.until_ms,
             partitions=None if reading.partition is None else [reading.partition],
             by=bounds.by,
-            follow=timedelta.max if reading.follow else None,
+            follow=self._follow if reading.follow else None,
         )
 
         def fill(lost: bool) -> Awaitable[bool]:
@@ -231,6 +260,10 @@ def _no_window(topic: str) -> TimeBounds | None:
     return None
 
 
+def _for_ever() -> int | None:
+    return None
+
+
 class RangeSource:
     """The messages of ranges of offsets: one after the other or, when they are followed, together.
 
@@ -247,9 +280,11 @@ class RangeSource:
         *,
         names: TopicNames | None = None,
         within: Callable[[str], TimeBounds | None] = _no_window,
+        left_ms: Callable[[], int | None] = _for_ever,
     ) -> None:
         """With `names`, topics that match their patterns later are followed too. `within` returns
-        the window of a topic of which only a window is read."""
+        the window of a topic of which only a window is read. `left_ms` returns for how long ranges
+        are followed from now on; None for ever."""
         self._reading = reading
         self._admin = admin
         self._consumer = consumer
@@ -257,7 +292,10 @@ class RangeSource:
         self._start, self._until = bounds
         self._names = names
         self._within = within
+        self._left_ms = left_ms
         self._advance: Advance = lambda amount: None
+        self.missing: list[Incompleteness] = []
+        """What the searches for the start, if that is a time, may have missed."""
         self._connected = Connected()
         self.ranges: list[ConsumedRange] = []
         """The ranges to read; found by `find`."""
@@ -287,7 +325,8 @@ class RangeSource:
             self._not_live = {
                 one.key: one.stored_end for one in self.ranges if one.start < one.stored_end
             }
-            yield []  # what is stored may be read already
+            if not self._not_live:
+                yield []  # nothing that is stored is to be read
             async for batch in self.read(self.ranges, watched=self._reading.partition is None):
                 yield batch
             return
@@ -305,22 +344,51 @@ class RangeSource:
         partitions and topics that are added."""
         left: dict[TopicPartition, ConsumedRange] = {}
         self._assign(ranges, left)
-        asked = SystemClock.monotonic()
+        looked = SystemClock.monotonic()
         try:
             while left:
-                if watched and SystemClock.monotonic() - asked >= PARTITIONS_AGE_MS / 1000:
+                left_ms = self._left_ms()
+                if left_ms is not None and left_ms <= 0:
+                    break
+                if watched and SystemClock.monotonic() - looked >= PARTITIONS_AGE_MS / 1000:
                     self._assign(await self._connected.ask(self._added), left)
-                    asked = SystemClock.monotonic()
-                batch = await self._fetch(PARTITIONS_AGE_MS if watched else None)
-                self._advance(len(batch))
-                yield [record for record in batch if self._is_in_range(record, left)]
-                for key, one in list(left.items()):
-                    position = self._consumer.position(*key)
-                    if one.end is not None and position is not None and position >= one.end:
-                        self._finish(key, left)
+                    looked = SystemClock.monotonic()
+                waits_ms = (PARTITIONS_AGE_MS if watched else FOLLOW_WAIT_MS, left_ms)
+                yield await self._read_on(left, min(wait for wait in waits_ms if wait is not None))
+            if left:  # following is over: what is stored by now is read
+                if watched:
+                    self._assign(await self._connected.ask(self._added), left)
+                await self._connected.ask(lambda lost: self._find_ends(left))
+            while left:
+                yield await self._read_on(left, FOLLOW_WAIT_MS)
         finally:
             for key in list(left):
                 self._finish(key, left)
+
+    async def _read_on(
+        self, left: dict[TopicPartition, ConsumedRange], max_wait_ms: int
+    ) -> list[ConsumerRecord]:
+        """Return the messages of the next fetch. Ranges that are read to their ends are left."""
+        batch = await self._fetch(max_wait_ms)
+        self._advance(len(batch))
+        found = [record for record in batch if self._is_in_range(record, left)]
+        self._finish_read(left)
+        return found
+
+    def _finish_read(self, left: dict[TopicPartition, ConsumedRange]) -> None:
+        """Leave the ranges that are read to their ends."""
+        for key, one in list(left.items()):
+            position = self._consumer.position(*key)
+            if one.end is not None and position is not None and position >= one.end:
+                self._finish(key, left)
+
+    async def _find_ends(self, left: dict[TopicPartition, ConsumedRange]) -> None:
+        """End each range at the last message that is stored now."""
+        for key, one in list(left.items()):
+            (latest,) = await self._admin.list_offsets(*key, [LATEST])
+            end = latest.offset or 0
+            left[key] = replace(one, end=end if one.end is None else min(one.end, end))
+        self._finish_read(left)
 
     async def _range(
         self, topic: str, partition: int, start: Position | None, *, added: bool = False
@@ -332,7 +400,7 @@ class RangeSource:
         if start is None:
             begin: int | None = high if follow and not added else low
         else:
-            begin = await self._offset(topic, partition, start)
+            begin = await self._offset(topic, partition, start, is_start=True)
         if begin is None:
             begin = high
         if isinstance(start, AtOffset) and not low <= start.offset <= high:
@@ -354,7 +422,9 @@ class RangeSource:
         until_ms = until.timestamp_ms if unknown and isinstance(until, AtTime) else None
         return ConsumedRange(topic, partition, begin, end, until_ms, high)
 
-    async def _offset(self, topic: str, partition: int, position: Position) -> int | None:
+    async def _offset(
+        self, topic: str, partition: int, position: Position, *, is_start: bool = False
+    ) -> int | None:
         """Return the offset of a position; None for a time later than all messages, or if no
         message has a time."""
         if isinstance(position, AtOffset):
@@ -363,7 +433,10 @@ class RangeSource:
             sentinel = EARLIEST if position is AtEnd.EARLIEST else LATEST
             (at_end,) = await self._admin.list_offsets(topic, partition, [sentinel])
             return at_end.offset or 0
-        found = await self._admin.find_offset(topic, partition, timestamp_ms=position.timestamp_ms)
+        at_ms = position.timestamp_ms
+        found = await self._admin.find_offset(topic, partition, timestamp_ms=at_ms)
+        if is_start:
+            self._note_missing(topic, at_ms, found)
         match found:
             case Found(offset=offset):
                 return offset
@@ -371,6 +444,16 @@ class RangeSource:
                 return None
         note(f"partition {partition} has no message with a time")
         return None
+
+    async def find_missing(self) -> None:
+        """Find what had left the logs: a reading from their ends has reached their starts."""
+        for one in self.ranges:
+            found = await self._admin.find_offset(one.topic, one.partition, timestamp_ms=0)
+            self._note_missing(one.topic, 0, found)
+
+    def _note_missing(self, topic: str, at_ms: int, found: FindResult) -> None:
+        server, complete_from_ms = self._reading.server, found.complete_from_ms
+        self.missing += incompleteness(server, topic, at_ms, complete_from_ms, found.removed)
 
     async def _added(self, lost: bool) -> list[ConsumedRange]:
         """Return the ranges of added partitions; they are read from their log start."""
@@ -403,7 +486,7 @@ class RangeSource:
                 left[one.key] = one
                 self._consumer.assign(one.topic, one.partition, offset=one.start)
 
-    async def _fetch(self, max_wait_ms: int | None) -> list[ConsumerRecord]:
+    async def _fetch(self, max_wait_ms: int) -> list[ConsumerRecord]:
         """Return the next messages. Waits for a broker that is down, and reports that."""
         # After a failure the first fetch does not wait for messages: its answer shows that the
         # broker is back.

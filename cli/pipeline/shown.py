@@ -1,6 +1,6 @@
 """Shared parts of the pipeline's commands: options, and the output of plans."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -8,9 +8,9 @@ import typer
 
 from ...clock import SystemClock
 from ...pipeline.jobs.ranges import ReadPlan
-from ...times import OtherUnit, TimeError, parse_length
+from ...times import TimeError, parse_length
 from ..errors import CommandFailed, WrongUsage
-from ..options import parse_moment, refused
+from ..options import parse_moment
 from ..output import emit, json_line, json_time, shown_time, table
 
 From = Annotated[
@@ -30,7 +30,7 @@ def time_ms(option: str, text: str | None) -> int | None:
     """Parse the time of an option. Raises WrongUsage."""
     if text is None:
         return None
-    return _read(option, lambda: parse_moment(text, SystemClock().now_ms()))
+    return parse_moment(text, option, SystemClock().now_ms(), any_unit=None)
 
 
 def times_between(start: str | None, end: str | None) -> tuple[int | None, int | None]:
@@ -43,22 +43,13 @@ def times_between(start: str | None, end: str | None) -> tuple[int | None, int |
 
 def length_ms(option: str, text: str, *, least: int = 0) -> int:
     """Parse the duration of an option. Raises WrongUsage, also if it is below `least` ms."""
-    found = _read(option, lambda: parse_length(text))
+    try:
+        found = parse_length(text)
+    except TimeError as error:
+        raise WrongUsage(f"{option}: {error}") from None
     if found < least:
         raise WrongUsage(f"{option} {text}: it is at least {least} ms")
     return found
-
-
-def _read(option: str, parse: Callable[[], int]) -> int:
-    try:
-        return parse()
-    except TimeError as error:
-        raise WrongUsage(f"{option}: {_refused(error)}") from None
-
-
-def _refused(error: TimeError) -> str:
-    """Return the text of a refused time. These commands have no --any-unit."""
-    return str(error) if isinstance(error, OtherUnit) else refused(error)
 
 
 @contextmanager

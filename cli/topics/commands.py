@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Final
 
 import typer
@@ -16,6 +17,7 @@ from ...protocol.api.log.list_offsets import EARLIEST, LATEST
 from ...protocol.errors import HorologError, OffsetOutOfRange
 from ...values import value_class
 from ..broker_requests import ask, partitions_of
+from ..confirmation import confirm
 from ..errors import CommandFailed, WrongUsage, is_terminal, note
 from ..options import (
     DEFAULT_SERVER,
@@ -23,6 +25,7 @@ from ..options import (
     AnyUnit,
     AtEnd,
     AtOffset,
+    AtTime,
     Json,
     Partition,
     Position,
@@ -119,10 +122,13 @@ def create(
 def list_(server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
     """List the topics, with what each has stored and for how long.
 
-    The first time is that of the first message in each log, the last time the largest of all
-    messages. What the server does not tell, or the user may not know, is - (null with --json).
+    The first time is the smallest of all messages, the last time the largest. A Kafka cluster tells
+    neither: the first time is then that of the first message in a log, and the last time is -. What
+    the server does not tell, or the user may not know, is - (null with --json).
     """
-    found = ask(Admin, server, _listed)
+    found = ask(
+        partial(Admin, check_units=False), server, lambda admin: _listed(admin, kafka=server.kafka)
+    )
     if as_json:
         emit(_listed_as_json(*each) for each in found)
     elif found:
@@ -139,9 +145,9 @@ Listed = tuple[str, int, TopicExtent, Mapping[str, str]]
 """Name, partitions and extent of a topic, and its settings of `_RETENTION`; none if unknown."""
 
 
-async def _listed(admin: Admin) -> list[Listed]:
+async def _listed(admin: Admin, *, kafka: bool) -> list[Listed]:
     counts = await admin.list_topics()
-    extents = await topic_extents(admin, counts)
+    extents = await topic_extents(admin, counts, kafka=kafka)
     described = await for_each(admin.describe_topic, counts)
     return [
         (name, count, extents[name], _retention(described[name])) for name, count in counts.items()
@@ -318,7 +324,11 @@ def delete(
     Says how many messages go, and of which times. On a terminal it asks first; without one, and
     with --yes, it does not.
     """
-    extent = ask(Admin, server, lambda admin: extent_of(admin, name))
+    extent = ask(
+        partial(Admin, check_units=False),
+        server,
+        lambda admin: extent_of(admin, name, kafka=server.kafka),
+    )
     _confirm(yes, f"this deletes topic {whole_topic(name, extent)}")
     ask(Admin, server, lambda admin: admin.delete_topic(name))
     if as_json:
@@ -339,8 +349,7 @@ def _confirm(yes: bool, what: str) -> None:
     if yes or not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
         return
     note(what)
-    if not typer.confirm("Do this?", err=True):
-        raise CommandFailed("nothing was deleted; --yes does not ask")
+    confirm("Do this?", "nothing was deleted")
 
 
 def trim(
@@ -362,7 +371,8 @@ def trim(
     """Delete the oldest messages of a topic, for good.
 
     With a time, all messages before the first one, in offset order, with that time or a later one
-    are deleted: no message with a later time is lost. Says how many messages go, and the times of
+    are deleted: no message with a later time is lost. Messages of earlier times behind that one
+    stay, and their number is said. Says how many messages go, and the times of
     the first and the last of them. On a terminal it asks first; without one, and with --yes, it
     does not. Disk space is freed in whole segments, after file.delete.delay.ms.
     """
@@ -374,6 +384,38 @@ def trim(
         last_ms = max((one.last_ms for one in plan if one.last_ms is not None), default=None)
         _confirm(yes, f"this deletes {messages_of_times(gone, first_ms, last_ms)} of {name}")
     starts = asyncio.run(_carry_out(server, name, plan))
+    _emit_trimmed(plan, starts, as_json=as_json)
+    if isinstance(target, AtTime) and not server.kafka:
+        for kept in asyncio.run(_kept_earlier(server, name, plan, target)):
+            note(kept)
+
+
+async def _kept_earlier(
+    server: Servers, name: str, trimmed: Sequence[PartitionExtent], before: AtTime
+) -> list[str]:
+    """Say of each trimmed partition how many earlier messages stay, if any, and why."""
+    kept = []
+    async with Admin(server, check_units=False) as admin:
+        for one in trimmed:
+            found = await admin.count_by_time(
+                name, 0, before.timestamp_ms, partitions=[one.partition]
+            )
+            if not found.messages:
+                continue
+            (first,) = await admin.list_offsets(name, one.partition, [before.timestamp_ms])
+            if first.offset is None:
+                continue  # Appended since then.
+            kept.append(
+                f"{name}-{one.partition}: {found.messages:,} "
+                f"{plural(found.messages, 'message')} of earlier times "
+                f"{'stays' if found.messages == 1 else 'stay'} behind offset {first.offset}: a log "
+                f"is trimmed from its start, and that message, of "
+                f"{shown_time(first.timestamp_ms)}, is to be kept"
+            )
+    return kept
+
+
+def _emit_trimmed(plan: Sequence[PartitionExtent], starts: Sequence[int], *, as_json: bool) -> None:
     if as_json:
         emit(_trimmed_as_json(*each) for each in zip(plan, starts, strict=True))
         return

@@ -9,6 +9,7 @@ from ...client.cluster.servers import Servers
 from ...client.consume.consumer import Consumer
 from ...protocol.api.log.list_offsets import EARLIEST, LARGEST, LATEST
 from ...protocol.errors import HorologError, UnknownTopicOrPartition
+from ...times import INT64_MAX
 from ...values import value_class
 from ..output import plural, shown_size, shown_time
 
@@ -46,14 +47,13 @@ class TopicExtent:
 
     partitions: Sequence[PartitionExtent] | None = None
     size_bytes: int | None = None
+    first_ms: int | None = None
+    """Smallest time of its messages. In a Kafka cluster, which does not search for it, the smallest
+    time of a partition's first message."""
 
     @property
     def messages(self) -> int | None:
         return None if self.partitions is None else sum(one.messages for one in self.partitions)
-
-    @property
-    def first_ms(self) -> int | None:
-        return min(_known(one.first_ms for one in self.partitions or ()), default=None)
 
     @property
     def last_ms(self) -> int | None:
@@ -64,14 +64,29 @@ def _known(times: Iterable[int | None]) -> list[int]:
     return [time for time in times if time is not None and time >= 0]
 
 
-async def topic_extents(admin: Admin, partitions: Mapping[str, int]) -> dict[str, TopicExtent]:
+async def topic_extents(
+    admin: Admin, partitions: Mapping[str, int], *, kafka: bool
+) -> dict[str, TopicExtent]:
     """Measure topics, given the number of partitions of each. What the user may not know, and what
-    is gone meanwhile, is None."""
+    is gone meanwhile, is None. `admin` does not check units. `kafka` says whether the server is a
+    Kafka cluster."""
     sizes = await _or_none(lambda: _sizes(admin, partitions)) or {}
     found = await for_each(
         lambda name: _partitions(admin, name, range(partitions[name])), partitions
     )
-    return {name: TopicExtent(found[name], sizes.get(name)) for name in partitions}
+    firsts = await for_each(lambda name: _first_ms(admin, name, found[name], kafka), partitions)
+    return {name: TopicExtent(found[name], sizes.get(name), firsts[name]) for name in partitions}
+
+
+async def _first_ms(
+    admin: Admin, name: str, partitions: Sequence[PartitionExtent] | None, kafka: bool
+) -> int | None:
+    """Return the smallest time of the topic's messages, as `TopicExtent.first_ms`."""
+    if partitions is None or not any(one.messages for one in partitions):
+        return None
+    if kafka:
+        return min(_known(one.first_ms for one in partitions), default=None)
+    return (await admin.count_by_time(name, 0, INT64_MAX)).first_ms
 
 
 async def for_each(
@@ -156,12 +171,12 @@ async def _or_none(question: Callable[[], Awaitable[T]]) -> T | None:
         return None
 
 
-async def extent_of(admin: Admin, name: str) -> TopicExtent:
-    """Measure one topic. Raises UnknownTopicOrPartition."""
+async def extent_of(admin: Admin, name: str, *, kafka: bool) -> TopicExtent:
+    """Measure one topic, as `topic_extents` does. Raises UnknownTopicOrPartition."""
     try:
         count = await admin.partition_count(name)
     except UnknownTopicOrPartition:
         raise
     except HorologError:
         return TopicExtent()
-    return (await topic_extents(admin, {name: count}))[name]
+    return (await topic_extents(admin, {name: count}, kafka=kafka))[name]

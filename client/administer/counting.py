@@ -25,6 +25,7 @@ from ..consume.time_bounds import APPEND, TimeBounds, time_bounds
 from ..consume.time_window import TimeWindow, partition_numbers
 from ..responses import check
 from ..results import TimeCount, TimeCounts
+from .gone import complete_from, removed_since
 
 _MIB: Final = 1024 * 1024
 
@@ -106,6 +107,7 @@ class _CountSum:
     untimed: int = 0
     read_bytes: int = 0
     log_bytes: int = 0
+    complete_from_ms: int | None = 0
 
     def add(self, answer: CountByTimeResponse) -> None:
         """Add the counts of one response."""
@@ -120,6 +122,8 @@ class _CountSum:
         self.untimed += answer.untimed
         self.read_bytes += answer.read_bytes
         self.log_bytes += answer.log_bytes
+        known_ms = None if answer.complete_from_ms < 0 else answer.complete_from_ms
+        self.complete_from_ms = complete_from((self.complete_from_ms, known_ms))
 
     def see(self, first_ms: int, last_ms: int) -> None:
         """Extend the range of counted times by these two."""
@@ -144,8 +148,12 @@ async def count_by_time(
         for partition in numbers:
             await _ask(cluster, topic, partition, intervals, total)
     except UnsupportedVersion:
-        total = _CountSum([0] * len(intervals))
+        total = _CountSum([0] * len(intervals), complete_from_ms=None)
         await _read(cluster, topic, numbers, intervals, total)
+    removed = await removed_since(
+        *(cluster, topic, numbers, intervals.from_ms, total.complete_from_ms),
+        by_append=intervals.by == APPEND,
+    )
     return TimeCounts(
         tuple(
             TimeCount(intervals.begin_ms(number), intervals.begin_ms(number + 1), count)
@@ -156,6 +164,8 @@ async def count_by_time(
         total.untimed,
         total.read_bytes,
         total.log_bytes,
+        total.complete_from_ms,
+        removed,
     )
 
 

@@ -18,6 +18,7 @@ from ..cluster.route import Route
 from ..cluster.targets import PartitionLeader
 from ..responses import partition_result
 from ..results import AfterEnd, FindResult, Found, NoTimestamps, OffsetAt
+from .gone import removed_since
 
 By = Literal["timestamp", "append"]
 """The time that a search compares: messages' timestamps, or their append times."""
@@ -67,7 +68,11 @@ async def offsets_at(
     leader = PartitionLeader(topic, partition)
     for response in await cluster.request_all(LIST_OFFSETS, bodies, to=leader):
         result = partition_result(response.topics, topic, partition)
-        answers.append(OffsetAt(_known(result.offset), _known(result.timestamp)))
+        answers.append(
+            OffsetAt(
+                _known(result.offset), _known(result.timestamp), _known(result.complete_from_ms)
+            )
+        )
     return answers
 
 
@@ -91,8 +96,12 @@ async def find_offset(
     any_time = LARGEST if by == BY_TIMESTAMP and not cluster.kafka else 0
     targets = (LATEST, target_ms, any_time)
     end, found, with_time = await offsets_at(cluster, topic, partition, targets, by=by)
+    complete_from_ms = found.complete_from_ms
+    removed = await removed_since(
+        *(cluster, topic, (partition,), target_ms, complete_from_ms), by_append=by == BY_APPEND
+    )
     if found.offset is not None and found.timestamp_ms is not None:
-        return Found(found.offset, found.timestamp_ms)
+        return Found(found.offset, found.timestamp_ms, complete_from_ms, removed)
     if with_time.offset is None:
-        return NoTimestamps()
-    return AfterEnd(end.offset or 0)
+        return NoTimestamps(complete_from_ms, removed)
+    return AfterEnd(end.offset or 0, complete_from_ms, removed)

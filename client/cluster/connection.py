@@ -12,6 +12,7 @@ import ssl
 import struct
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, Final, Protocol, cast
 
 from ... import congestion
@@ -23,6 +24,7 @@ from ...protocol.api.broker.api_versions import (
 )
 from ...protocol.api.encodings import Encoding
 from ...protocol.api.framing import FrameReader, ProtocolError
+from ...protocol.api.log.produce import PRODUCE
 from ...protocol.api.native import frames as native
 from ...protocol.api.registry import APIS
 from ...protocol.api.schema import Api
@@ -42,6 +44,8 @@ from ...protocol.limits import (
 )
 from ..errors import IN_OPTIONS, ConnectionFailed, TlsFailed
 from ..security.security import Security
+from . import connection_reports
+from .connection_reports import IDLE_S, ConnectionReports
 
 _CORRELATION_IDS: Final = 2**31
 _LIMIT_NAME: Final = "the client's limit for a response"
@@ -98,6 +102,12 @@ class _Pending:
     version: int
     answer: Awaited
     timer: asyncio.TimerHandle
+    expected_at: float
+    """Earliest time at which the answer is late, on the event loop's clock."""
+
+
+_LOOKED_AT: Final = 32
+"""Requests in flight, oldest first, among which the one that is late longest is searched."""
 
 
 class ClientConnection(asyncio.BufferedProtocol):
@@ -135,6 +145,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._reauthenticate_at: float | None = None
         self._writable = asyncio.Event()
         self._lost = asyncio.Event()
+        self.reports: ConnectionReports | None = None
+        """Where the end of the connection and late answers are reported."""
+        self._watch: asyncio.TimerHandle | None = None
+        self._late = False
 
     @property
     def failed(self) -> bool:
@@ -227,8 +241,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         transport = self._check()
         timeout_ms = self._request_timeout_ms + wait_ms
         timer = self._loop.call_later(timeout_ms / 1000, self._expire, answer, api, timeout_ms)
-        self._pending[correlation_id] = _Pending(api, version, answer, timer)
-        self._used_at = self._loop.time()
+        self._used_at = now = self._loop.time()
+        expected_at = now if api is PRODUCE else now + wait_ms / 1000
+        self._pending[correlation_id] = _Pending(api, version, answer, timer, expected_at)
+        if self._watch is None and self.reports is not None:
+            self._watch = self._loop.call_later(connection_reports.SLOW_S, self._look)
         transport.writelines(parts)
 
     def submit_unanswered(self, api: Api, body: object) -> None:
@@ -268,9 +285,10 @@ class ClientConnection(asyncio.BufferedProtocol):
             await asyncio.wait(futures)
         await self.close()
 
-    def abort(self, cause: str = "the connection was given up") -> None:
-        """Close at once. Requests in flight fail with this cause."""
-        self._fail(cause)
+    def abort(self, cause: str = "the connection was given up", *, lost: bool = False) -> None:
+        """Close at once. Requests in flight fail with this cause. With `lost`, the broker is the
+        reason, and this is reported."""
+        self._fail(cause, lost=lost)
         if self._transport is not None:
             self._transport.abort()
 
@@ -322,8 +340,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             if self._reader.fault is not None:
                 raise self._reader.fault
         except ProtocolError as error:
-            self._fail(f"the broker broke the protocol: {error}")
-            self.abort()
+            self.abort(f"the broker broke the protocol: {error}", lost=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._failure is None:
@@ -334,7 +351,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 ", and answered nothing but which versions it has. Perhaps it asks who the client "
                 "is (user and password, or a certificate)"
             )
-        self._fail(cause)
+        self._fail(cause, lost=True)
         self._lost.set()
 
     # Requests, responses and failures.
@@ -364,6 +381,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             raise ProtocolError(f"a response to no request ({head.correlation_id})")
         pending.timer.cancel()
         self._used_at = self._loop.time()
+        if self._late and self.reports is not None:
+            self._late = False
+            self.reports.answered(self.address, self._used_at)
         if pending.answer.done():
             return
         if head.error_code != NO_ERROR:
@@ -384,11 +404,33 @@ class ClientConnection(asyncio.BufferedProtocol):
                 RequestTimedOut(f"{self.address} did not answer {api.name} in {timeout_ms} ms")
             )
 
-    def _fail(self, cause: str) -> None:
+    def _look(self) -> None:
+        """Report the request that is late longest, if one is late for `SLOW_S`."""
+        self._watch = None
+        if not self._pending or self.reports is None:
+            return
+        oldest = min(
+            islice(self._pending.values(), _LOOKED_AT), key=lambda request: request.expected_at
+        )
+        now = self._loop.time()
+        late_s = now - oldest.expected_at
+        left_s = connection_reports.SLOW_S - late_s
+        if left_s <= 0:
+            self._late = True
+            self.reports.waits(self.address, oldest.api.name, oldest.expected_at, now)
+        next_s = left_s if 0 < left_s < connection_reports.SLOW_S else connection_reports.SLOW_S
+        self._watch = self._loop.call_later(next_s, self._look)
+
+    def _fail(self, cause: str, *, lost: bool = False) -> None:
         """Fail every request in flight. Only the first cause is kept."""
         if self._failure is not None:
             return
         self._failure = cause
+        if self._watch is not None:
+            self._watch.cancel()
+        now = self._loop.time()
+        if lost and self.reports and (self._pending or now - self._used_at < IDLE_S):
+            self.reports.lost(self.address, cause, now)
         self._writable.set()
         pending, self._pending = self._pending, {}
         for request in pending.values():

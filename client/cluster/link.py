@@ -14,6 +14,7 @@ from ...protocol.errors import HorologError, RequestTimedOut
 from ..errors import ClientClosed, ConnectionFailed
 from ..security.security import Security
 from .connection import ClientConnection, connect
+from .connection_reports import ConnectionReports
 from .retry import STOPPED, Backoff
 
 Reach = Callable[[str], Awaitable[ClientConnection]]
@@ -48,6 +49,7 @@ class ClientLink:
         self._security = security
         self._find = find or self._connect_to_address
         self._connection: ClientConnection | None = None
+        self._reports = ConnectionReports()
         self._left: set[asyncio.Task[None]] = set()
         self._connecting = asyncio.Lock()
         self._backoff = Backoff()
@@ -105,7 +107,7 @@ class ClientLink:
             try:
                 await connection.writable()
             except RequestTimedOut:
-                connection.abort("it took no more requests")
+                connection.abort("it took no more requests", lost=True)
                 raise
             return connection
 
@@ -127,6 +129,8 @@ class ClientLink:
         if self._closed:
             await connection.close()
             self._check_open()
+        connection.reports = self._reports
+        self._reports.connected(connection.address, loop.time())
         return connection
 
     async def _connect_to_address(self) -> ClientConnection:
@@ -155,7 +159,7 @@ class ClientLink:
         """Find another connection at the next request, unless that has happened already. The left
         one closes when its requests in flight are answered, because they may still be."""
         if connection is not None and self._connection is connection:
-            self._connection = None
+            self._connection = connection.reports = None
             task = asyncio.ensure_future(_finish(connection))
             self._left.add(task)
             task.add_done_callback(self._left.discard)
@@ -186,7 +190,7 @@ async def _prolong(connection: ClientConnection, security: Security) -> None:
 
 def _drop_if_late(connection: ClientConnection, answer: "asyncio.Future[Any]") -> None:
     if isinstance(answer.exception(), RequestTimedOut):
-        connection.abort(STOPPED)
+        connection.abort(STOPPED, lost=True)
 
 
 async def _finish(connection: ClientConnection) -> None:

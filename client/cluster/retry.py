@@ -228,7 +228,7 @@ async def submit_or_drop(
     try:
         return await connection.submit(api, body, wait_ms=wait_ms)
     except RequestTimedOut:
-        connection.abort(STOPPED)
+        connection.abort(STOPPED, lost=True)
         raise
 
 

@@ -17,7 +17,7 @@ from ...values import value_class
 from ..results import ColumnBatch
 from .fetching import FetchOptions
 from .time_bounds import APPEND, TimeBounds
-from .time_window import Taken
+from .window_forms import Taken
 
 HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 """Type of a column of headers."""

@@ -2,16 +2,17 @@
 is asked of a cluster about them, beside the fetches."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from ...clock import Clock
 from ...protocol.api.framing import ProtocolError
 from ...protocol.api.log.fetch import FetchPartitionResult
 from ...protocol.api.log.list_offsets import EARLIEST
+from ...protocol.errors import OffsetOutOfRange
 from ...protocol.lag import Lag, Pace
 from ...protocol.records.kernel import Walk
 from ..administer.lagging import lags_at
@@ -23,6 +24,8 @@ from .fetches import Fetches, Results
 from .fetching import FetchOptions, TopicPartition, entries_of, next_offset
 
 T = TypeVar("T")
+
+_OUT_OF_RANGE: Final = frozenset((OffsetOutOfRange.code,))
 
 
 @dataclass(slots=True)
@@ -42,8 +45,8 @@ class Assigned:
     def key(self) -> TopicPartition:
         return self.topic, self.partition
 
-    def move(self, offset: int) -> None:
-        """Continue at another offset."""
+    def move(self, offset: int | None) -> None:
+        """Continue at another offset; None: at the first message stored."""
         self.position = offset
         self.timestamp_ms = None
         self.pace = Pace()
@@ -107,6 +110,11 @@ class Assignment:
     def keys(self) -> list[TopicPartition]:
         """The partitions known so far, sorted."""
         return sorted(self._partitions)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no partitions are known so far."""
+        return not self._partitions
 
     @property
     def whole_topics(self) -> list[str]:
@@ -230,7 +238,8 @@ class Assignment:
     def take_turns(self) -> None:
         """Move the first partition to the end of the order, because the broker fills a response in
         order."""
-        for first in list(self._partitions)[:1]:
+        first = next(iter(self._partitions), None)
+        if first is not None:
             self._partitions[first] = self._partitions.pop(first)
 
 
@@ -248,7 +257,7 @@ class AssignmentRequests:
     ) -> None:
         self.cluster = cluster
         self._assigned = assigned
-        self._clock = clock
+        self.clock = clock
         self._retry_timeout_ms = retry_timeout_ms
         self._metadata_asked: float | None = None
         """Time of the last metadata request for whole topics, on the monotonic clock."""
@@ -261,7 +270,7 @@ class AssignmentRequests:
         """Find the partitions of whole topics, unless they were requested within the last
         `max_age_s`."""
         topics = self._assigned.whole_topics
-        asked, now = self._metadata_asked, self._clock.monotonic()
+        asked, now = self._metadata_asked, self.clock.monotonic()
         lately = asked is not None and now - asked < max_age_s
         if not topics or (lately and self._assigned.complete):
             return
@@ -304,14 +313,14 @@ class AssignmentRequests:
         await self.find_beginnings()
         offsets = {assigned.key: assigned.position or 0 for assigned in self._assigned}
         lags: dict[TopicPartition, Lag] = {}
-        ask = partial(lags_at, self.cluster, offsets, now_ms=self._clock.now_ms())
+        ask = partial(lags_at, self.cluster, offsets, now_ms=self.clock.now_ms())
         for found in await self.ask(ask):
             if found.error is not None or found.lag is None:
                 raise found.error or ProtocolError(f"no lag of {found.topic}-{found.partition}")
             key = (found.topic, found.partition)
             assigned = self._assigned.get(key)
             if assigned is not None:
-                catch_up = assigned.catch_up_seconds(self._clock.monotonic(), found.lag.messages)
+                catch_up = assigned.catch_up_seconds(self.clock.monotonic(), found.lag.messages)
                 lags[key] = replace(found.lag, catch_up_seconds=catch_up)
         return lags
 
@@ -330,11 +339,9 @@ class AssignmentFetches:
 
     def __init__(
         self,
-        cluster: Route,
         options: FetchOptions,
         assigned: Assignment,
         requests: AssignmentRequests,
-        clock: Clock,
         *,
         metadata_max_age_ms: int,
     ) -> None:
@@ -342,10 +349,11 @@ class AssignmentFetches:
         UnsupportedVersion for options that Kafka does not support."""
         self._assigned = assigned
         self._requests = requests
-        self._clock = clock
         self._metadata_max_age_s = metadata_max_age_ms / 1000
-        self._fetches = Fetches(cluster, options, self._note_ends)
+        self._fetches = Fetches(requests.cluster, options, self._note_ends)
         self._changed = asyncio.Event()
+        self.reset: Callable[[Sequence[Assigned]], Awaitable[None]] | None = None
+        """Moves partitions whose position is out of range; None: that is an error."""
 
     @property
     def lane(self) -> int:
@@ -370,13 +378,21 @@ class AssignmentFetches:
         if not asked:
             await self._wait_for_a_change(max_wait_ms)
             return []
-        results = await self._requests.ask(partial(self._fetches.fetch, asked, max_wait_ms))
-        found = []
+        allowed = frozenset[int]() if self.reset is None else _OUT_OF_RANGE
+        fetch = partial(self._fetches.fetch, asked, max_wait_ms, allowed=allowed)
+        results = await self._requests.ask(fetch)
+        found: list[Fetched] = []
+        lost: list[Assigned] = []
         for key, result in results.items():
             offset, assigned = asked[key], self._assigned.get(key)
             # A partition that was moved meanwhile is read again from its new position.
             if assigned is not None and assigned.position == offset and not assigned.paused:
-                found.append((assigned, offset, result, entries_of(result)))
+                if result.error_code in _OUT_OF_RANGE:
+                    lost.append(assigned)
+                else:
+                    found.append((assigned, offset, result, entries_of(result)))
+        if lost and self.reset is not None:
+            await self.reset(lost)
         self._assigned.take_turns()
         self._fetch_ahead(found)
         return found
@@ -391,7 +407,7 @@ class AssignmentFetches:
             self._fetches.ahead(nexts)
 
     def _note_ends(self, results: Results) -> None:
-        now = self._clock.monotonic()
+        now = self._requests.clock.monotonic()
         for key, result in results.items():
             assigned = self._assigned.get(key)
             if assigned is not None:

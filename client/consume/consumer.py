@@ -25,7 +25,12 @@ from .fetching import FetchOptions, TopicPartition, next_offset
 from .groups.assignors import RANGE
 from .groups.group import ConsumerGroup
 from .groups.membership import GroupTimes
-from .groups.subscription import PartitionsCallback, Topics, checked_subscription
+from .groups.subscription import (
+    GroupSubscription,
+    PartitionsCallback,
+    Topics,
+    checked_subscription,
+)
 from .time_bounds import CREATE, WindowBy, time_bounds
 from .time_window import TimeWindow
 
@@ -39,7 +44,8 @@ class Consumer(Client):
     can be moved by offset or by time.
 
     A restart of the broker does not interrupt reading: a request that fails because of the
-    connection is repeated for `retry_timeout_ms`.
+    connection is repeated for `retry_timeout_ms`. While more messages are stored, the next fetch is
+    sent before the messages of this one are read.
     """
 
     def __init__(
@@ -65,9 +71,7 @@ class Consumer(Client):
     ) -> None:
         """A fetch waits up to `max_wait_ms` at the broker until there are `min_bytes`. It returns
         at most `partition_max_bytes` of a partition and `max_bytes` in total; a single larger
-        message is returned all the same. While more messages are stored, the next fetch is sent
-        before the messages of this one are read. A compressed message may hold
-        `max_decompressed_bytes`.
+        message is returned all the same. A compressed message may hold `max_decompressed_bytes`.
 
         `append_times` requests the append time of each message. `read_committed` leaves out
         messages of aborted transactions, and waits for undecided ones. `name` is the name under
@@ -83,36 +87,23 @@ class Consumer(Client):
             security=security,
             read_from=read_from,
         )
-        self._name = name
-        self._max_wait_ms = max_wait_ms
-        self._retry_timeout_ms = retry_timeout_ms
+        self._name, self._clock = name, clock or SystemClock()
+        self._max_wait_ms, self._retry_timeout_ms = max_wait_ms, retry_timeout_ms
         self._metadata_max_age_ms = metadata_max_age_ms
-        self._clock = clock or SystemClock()
         self._assigned = Assignment()
         self._requests = AssignmentRequests(
             self._cluster, self._assigned, self._clock, retry_timeout_ms=retry_timeout_ms
         )
         self._options = FetchOptions(
-            min_bytes,
-            partition_max_bytes,
-            max_bytes,
-            max_decompressed_bytes,
-            append_times,
-            read_committed,
+            *(min_bytes, partition_max_bytes, max_bytes, max_decompressed_bytes),
+            *(append_times, read_committed),
         )
         self._fetches = AssignmentFetches(
-            self._cluster,
-            self._options,
-            self._assigned,
-            self._requests,
-            self._clock,
-            metadata_max_age_ms=metadata_max_age_ms,
+            self._options, self._assigned, self._requests, metadata_max_age_ms=metadata_max_age_ms
         )
-        self._windows: set[TimeWindow] = set()
-        """Windows that were not read to their ends yet."""
+        self._windows: set[TimeWindow] = set()  # those that were not read to their ends yet
         self._ready: deque[ConsumerRecord] = deque()
-        self._filling = asyncio.Lock()
-        self._closed = False
+        self._filling, self._closed = asyncio.Lock(), False
         self._group: ConsumerGroup | None = None
         self._unfinished: Sequence[ConsumerRecord | ColumnBatch] = ()
         """What the last call returned: the application may be working on it."""
@@ -243,7 +234,8 @@ class Consumer(Client):
 
         `topics` is a name or several, or a pattern: a `re.Pattern`, or a text that begins with `^`.
         A pattern matches from the beginning of a name. `start` is where to begin in a partition
-        without a committed position: a timedelta means so long before now.
+        without a committed position, and where to go on when the messages at the position do not
+        exist: a timedelta means so long before now.
 
         `assignor` is `range`, `cooperative-sticky`, or several in the order of preference; all
         members need a common one. `on_assigned` is called with partitions before the first message
@@ -274,6 +266,9 @@ class Consumer(Client):
             commit_interval_ms=commit_interval_ms,
             times=GroupTimes(session_timeout_ms, heartbeat_interval_ms, max_poll_interval_ms),
         )
+        self._enter(subscription)
+
+    def _enter(self, subscription: GroupSubscription) -> None:
         self._group = ConsumerGroup(
             subscription,
             self._requests,
@@ -284,6 +279,7 @@ class Consumer(Client):
             changed=self._fetches.look_again,
         )
         self._assigned.is_of_group = True
+        self._fetches.reset = self._group.reset
 
     async def unsubscribe(self) -> None:
         """Commit, unless `auto_commit` is False, and leave the group; without a subscription do
@@ -303,7 +299,7 @@ class Consumer(Client):
         try:
             await group.close(capped)
         finally:
-            self._group = None
+            self._group = self._fetches.reset = None
             self._assigned.is_of_group = False
 
     async def commit(
@@ -443,8 +439,8 @@ class Consumer(Client):
         self, *, max_wait_ms: int | None = None, columns: Collection[Content] = CONTENT
     ) -> list[ColumnBatch]:
         """Return the next messages in columns instead of one object each, to read millions per
-        second or to fill a table. A compressed set is a batch of its own. Keys, values and headers
-        that are not among `columns` are nulls and are not copied."""
+        second or to fill a table. A record batch or a compressed set is a batch of its own. Keys,
+        values and headers that are not among `columns` are nulls and are not copied."""
         check_content(columns)
         wait_ms = self._max_wait_ms if max_wait_ms is None else max_wait_ms
         async with self._filling:

@@ -69,10 +69,13 @@ class Fetches:
         self._moved_codes = _MOVED_CODES if route.kafka else frozenset[int]()
         self._under_way: dict[int, _UnderWay] = {}
 
-    async def fetch(self, offsets: Offsets, max_wait_ms: int) -> Results:
+    async def fetch(
+        self, offsets: Offsets, max_wait_ms: int, *, allowed: frozenset[int] = frozenset()
+    ) -> Results:
         """Return messages from these offsets on, for the partitions whose nodes have answered.
 
-        Raises the errors that a broker reports for a partition. If nothing arrived because a leader
+        Raises the errors that a broker reports for a partition, unless their codes are `allowed` in
+        results. If nothing arrived because a leader
         has moved or cannot be reached, raises that error; the next call searches for the leader
         again.
         """
@@ -89,7 +92,8 @@ class Fetches:
         if failure is not None and not any(map(_has_news, found.values())):
             raise failure
         for (topic, partition), result in found.items():
-            check_of(result, f"{topic}-{partition}")
+            if result.error_code not in allowed:
+                check_of(result, f"{topic}-{partition}")
         return found
 
     def ahead(self, offsets: Offsets) -> None:

@@ -10,6 +10,8 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import json
+
 from ..arguments import check_topic
 from ..background import BackgroundLoop
 from ..client import ReadFrom
@@ -40,6 +42,10 @@ _LOOP: Final = BackgroundLoop("horolog-tables")
 TABLE_COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value", "headers")
 """Columns of a table unless the program names others."""
 
+COMPLETE_FROM_KEY: Final = b"horolog.complete_from_ms"
+REMOVED_KEY: Final = b"horolog.removed"
+"""Keys of a schema's metadata."""
+
 
 def read_window(
     address: str | Servers,
@@ -65,6 +71,11 @@ def read_window(
     `Consumer` and `Consumer.window`. `columns` are some of topic, partition, offset, timestamp,
     key, value, headers and append_time. Times are in milliseconds, in UTC; keys and values are
     binary.
+
+    The metadata of the schema say what may be missing, at Horolog brokers: from the time
+    `horolog.complete_from_ms` on, no message has left the partitions (0: none has left them; absent
+    where unknown), and `horolog.removed` is a JSON list of what left them and may have been in the
+    window, if that time is later than `start`.
 
     The call blocks until the first messages are there. Raises ImportError without pyarrow, which
     the extra `arrow` installs, and the errors of `Consumer.window`; the reader raises later errors.
@@ -107,7 +118,7 @@ def read_window(
     first = next(batches, None)
     if first is not None:
         batches = chain((first,), batches)
-    return pa.RecordBatchReader.from_batches(schema, batches)
+    return pa.RecordBatchReader.from_batches(schema.with_metadata(reading.metadata()), batches)
 
 
 class WindowReading:
@@ -122,6 +133,17 @@ class WindowReading:
         self._open_window = open_window
         self._form = form
         self._ahead: asyncio.Task[list[pa.RecordBatch] | None] | None = None
+        self._window: TimeWindow | None = None
+
+    def metadata(self) -> dict[bytes, bytes]:
+        """Return what the window may miss, as metadata of a schema; after the first batch."""
+        window = self._window
+        if window is None or window.complete_from_ms is None:
+            return {}
+        found = {COMPLETE_FROM_KEY: str(window.complete_from_ms).encode()}
+        if window.removed:
+            found[REMOVED_KEY] = json.encode(window.removed)
+        return found
 
     def batches(self) -> "Iterator[pa.RecordBatch]":
         """Yield the messages of the window."""
@@ -130,6 +152,7 @@ class WindowReading:
         process_id = os.getpid()
         try:
             consumer, window = _LOOP.run(self._open_window())
+            self._window = window
             while (found := _LOOP.run(self._next(window))) is not None:
                 yield from found
                 if os.getpid() != process_id:

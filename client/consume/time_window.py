@@ -2,13 +2,12 @@
 columns."""
 
 import asyncio
-from array import array
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import Final, Generic, Literal, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from ...clock import Clock
 from ...protocol.api.log.describe_log_dirs import (
@@ -17,32 +16,28 @@ from ...protocol.api.log.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+from ...protocol.api.log.describe_removals import DescribedRemoval
 from ...protocol.api.log.fetch import FetchPartitionResult
-from ...protocol.api.log.list_offsets import EARLIEST, LATEST
+from ...protocol.api.log.list_offsets import BY_APPEND, BY_TIMESTAMP, EARLIEST, LATEST
 from ...protocol.errors import (
     CodedError,
     OffsetOutOfRange,
     UnsupportedForMessageFormat,
     UnsupportedVersion,
 )
-from ...protocol.records.binary import BinaryColumn
 from ...protocol.records.columns import CONTENT, Content, check_content
-from ...protocol.records.layout import Buffer
 from ...times import later
 from ...values import value_class
-from ..administer.searching import offsets_at
+from ..administer.gone import complete_from, removed_since
+from ..administer.searching import By, offsets_at
 from ..cluster.retry import retry
 from ..cluster.route import Route
 from ..cluster.targets import PartitionLeader
-from ..results import ColumnBatch, ConsumerRecord
+from ..results import ColumnBatch, ConsumerRecord, OffsetAt
 from .fetches import Fetches, Results
 from .fetching import FetchOptions, TopicPartition, next_offset
 from .time_bounds import APPEND, TimeBounds
-
-Run = tuple[int, int]
-"""Row numbers from the first up to, excluding, the second."""
-
-T_co = TypeVar("T_co", covariant=True)
+from .window_forms import AsColumns, AsRecords, Taken, WindowForm
 
 _BEGINNINGS_MAX: Final = 5
 """How often a partition's start is searched again because its first messages were just deleted."""
@@ -66,6 +61,8 @@ class WindowPartition:
     stalled_since: float | None = None
     """Time on the event loop's clock at which the partition was found to end before `end`; None if
     it does not, or messages came since."""
+    complete_from_ms: int | None = None
+    """Time from which on no message has left the partition; None where unknown."""
 
     @property
     def key(self) -> TopicPartition:
@@ -83,6 +80,7 @@ class WindowRequests:
 
     cluster: Route
     retry_timeout_ms: int
+    by: By
 
     async def places(
         self, topic: str, partitions: Sequence[int] | None, *, first: int = 0
@@ -97,20 +95,35 @@ class WindowRequests:
         return places
 
     async def find_ends(self, places: Sequence[WindowPartition]) -> None:
-        """Set the end of each partition to its current end of readable messages."""
+        """Set the end of each partition to its current end of readable messages; the first time,
+        also from when on it is complete."""
         ends = await asyncio.gather(*(self._offset(place, LATEST) for place in places))
         for place, end in zip(places, ends, strict=True):
-            place.end = end
+            place.end = end.offset
+            if place.complete_from_ms is None:
+                place.complete_from_ms = end.complete_from_ms
+
+    async def removed(
+        self, places: Sequence[WindowPartition], from_ms: int
+    ) -> tuple[DescribedRemoval, ...]:
+        """Return what left the partitions of a topic and may have been in a window."""
+        ask = partial(
+            removed_since,
+            *(self.cluster, places[0].topic, [place.partition for place in places], from_ms),
+            complete_from(place.complete_from_ms for place in places),
+            by_append=self.by == BY_APPEND,
+        )
+        return await self.ask(ask)
 
     async def find_beginning(self, place: WindowPartition, from_ms: int | None) -> None:
         """Set the position to the first message stored or, with `from_ms`, to the first message of
         that time or later. No earlier message can be in the window."""
         try:
-            offset = await self._offset(place, EARLIEST if from_ms is None else from_ms)
+            offset = (await self._offset(place, EARLIEST if from_ms is None else from_ms)).offset
         except UnsupportedForMessageFormat:
             # New messages of this topic get no timestamps, but messages stored before may have
             # some.
-            offset = await self._offset(place, EARLIEST)
+            offset = (await self._offset(place, EARLIEST)).offset
         place.position = (place.end or 0) if offset is None else offset
 
     async def log_bytes(self, place: WindowPartition) -> int:
@@ -139,157 +152,10 @@ class WindowRequests:
         """Return the answer to a request, which is repeated for up to `retry_timeout_ms`."""
         return await retry(question, timeout_ms=self.retry_timeout_ms, setting="retry_timeout_ms")
 
-    async def _offset(self, place: WindowPartition, target: int) -> int | None:
-        (found,) = await self.ask(partial(offsets_at, self.cluster, *place.key, [target]))
-        return found.offset
-
-
-@value_class
-class Taken(Generic[T_co]):
-    """Messages of a window from one fetch."""
-
-    items: "list[T_co]"
-    next_offset: int | None
-    """Offset after the last message examined; None when there was none."""
-    untimed: int
-    """Number of examined messages that have no time."""
-
-
-class WindowForm(Protocol[T_co]):
-    """Selects the messages of a window from a fetch."""
-
-    def take(
-        self, topic: str, result: FetchPartitionResult, offset: int, end: int | None
-    ) -> Taken[T_co]:
-        """Return the messages from `offset` up to, excluding, `end` (None: no end)."""
-        ...
-
-
-@value_class
-class AsRecords:
-    """One object per message."""
-
-    options: FetchOptions
-    bounds: TimeBounds
-
-    def take(
-        self, topic: str, result: FetchPartitionResult, offset: int, end: int | None
-    ) -> Taken[ConsumerRecord]:
-        read = self.options.records(topic, result, offset)
-        behind = read[-1].offset + 1 if read else None
-        if end is not None and behind is not None and behind > end:
-            read = [record for record in read if record.offset < end]
-        if self.bounds.by == APPEND:
-            times = [record.append_time_ms for record in read]
-        else:
-            times = [record.timestamp_ms for record in read]
-        holds = self.bounds.holds
-        kept = [record for record, time in zip(read, times, strict=True) if holds(time)]
-        return Taken(kept, behind, times.count(None))
-
-
-@value_class
-class AsColumns:
-    """Batches in columns; columns that are not in `content` are nulls."""
-
-    options: FetchOptions
-    bounds: TimeBounds
-    content: Collection[Content]
-
-    def take(
-        self, topic: str, result: FetchPartitionResult, offset: int, end: int | None
-    ) -> Taken[ColumnBatch]:
-        read = self.options.columns(topic, result, offset, self.content)
-        kept: list[ColumnBatch] = []
-        untimed = 0
-        for batch in read:
-            column = batch.timestamps_ms
-            if self.bounds.by == APPEND:
-                assert batch.append_times_ms is not None, "they are asked for with such a window"
-                column = batch.append_times_ms
-            times: list[int] = column.tolist()
-            if end is not None and batch.next_offset > end:
-                del times[_count_below(batch.offsets.tolist(), end) :]
-            untimed += times.count(-1)
-            chosen = selected(batch, self.bounds.rows(times))
-            if chosen is not None:
-                kept.append(chosen)
-        return Taken(kept, read[-1].next_offset if read else None, untimed)
-
-
-def _count_below(offsets: list[int], end: int) -> int:
-    return next((row for row, offset in enumerate(offsets) if offset >= end), len(offsets))
-
-
-def selected(batch: ColumnBatch, rows: Sequence[int]) -> ColumnBatch | None:
-    """Return the rows with these ascending numbers as a batch; None when there are none."""
-    if not rows:
-        return None
-    if len(rows) == batch.count:
-        return batch
-    runs = _runs(rows)
-    append_times = batch.append_times_ms
-    return replace(
-        batch,
-        count=len(rows),
-        offsets=_numbers(batch.offsets, runs, "q"),
-        timestamps_ms=_numbers(batch.timestamps_ms, runs, "q"),
-        timestamp_types=_numbers(batch.timestamp_types, runs, "b"),
-        keys=_strings(batch.keys, runs),
-        values=_strings(batch.values, runs),
-        append_times_ms=None if append_times is None else _numbers(append_times, runs, "q"),
-        headers=None if batch.headers is None else _items(batch.headers, runs),
-    )
-
-
-def _runs(rows: Sequence[int]) -> list[Run]:
-    """Group the row numbers into runs without gaps."""
-    found: list[Run] = []
-    start = end = rows[0]
-    for row in rows:
-        if row != end:
-            found.append((start, end))
-            start = row
-        end = row + 1
-    found.append((start, end))
-    return found
-
-
-def _numbers(column: memoryview, runs: Iterable[Run], kind: Literal["q", "b"]) -> memoryview:
-    data = bytearray().join(column[start:end] for start, end in runs)
-    return memoryview(data).cast(kind)
-
-
-def _items(column: Sequence[T], runs: Iterable[Run]) -> list[T]:
-    return [item for start, end in runs for item in column[start:end]]
-
-
-def _strings(column: BinaryColumn, runs: Sequence[Run]) -> BinaryColumn:
-    ends = memoryview(column.offsets).cast("B").cast("i")
-    data = memoryview(column.data)
-    taken = bytearray().join(data[ends[start] : ends[end]] for start, end in runs)
-    offsets = array("i", [0])
-    for start, end in runs:
-        shift = offsets[-1] - ends[start]
-        offsets.extend(position + shift for position in ends[start + 1 : end + 1])
-    valid, nulls = None, 0
-    if column.valid is not None:
-        valid, nulls = _bits(column.valid, runs, len(offsets) - 1)
-    return BinaryColumn(bytearray(offsets.tobytes()), taken, valid if nulls else None, nulls)
-
-
-def _bits(bits: Buffer, runs: Iterable[Run], count: int) -> tuple[bytearray, int]:
-    """Return the bits of these rows, and the number of zero bits among them."""
-    taken, number = bytearray((count + 7) // 8), 0
-    nulls = 0
-    for start, end in runs:
-        for row in range(start, end):
-            if bits[row >> 3] >> (row & 7) & 1:
-                taken[number >> 3] |= 1 << (number & 7)
-            else:
-                nulls += 1
-            number += 1
-    return taken, nulls
+    async def _offset(self, place: WindowPartition, target: int) -> OffsetAt:
+        ask = partial(offsets_at, self.cluster, *place.key, [target], by=self.by)
+        (found,) = await self.ask(ask)
+        return found
 
 
 class TimeWindow:
@@ -339,7 +205,9 @@ class TimeWindow:
         """Time of the last metadata request, on the monotonic clock."""
         self._follow_ms = None if follow is None else _length_ms(follow)
         self._clock = clock
-        self._requests = WindowRequests(self._cluster, retry_timeout_ms)
+        self._requests = WindowRequests(
+            self._cluster, retry_timeout_ms, BY_APPEND if bounds.by == APPEND else BY_TIMESTAMP
+        )
         self._fetches = Fetches(cluster, options, _ignore)
         self._places: list[WindowPartition] | None = None
         self._deadline_ms: int | None = None
@@ -351,6 +219,8 @@ class TimeWindow:
         self._messages = self._read_bytes = self._skipped_bytes = self._untimed = 0
         self._stored_bytes: int | None = None
         """Size of the partitions at a Kafka cluster in bytes."""
+        self._complete_from_ms: int | None = None
+        self._removed: tuple[DescribedRemoval, ...] = ()
         self._turn = 0
         self._ended = False
 
@@ -384,6 +254,18 @@ class TimeWindow:
     def untimed(self) -> int:
         """Number of messages read that have no time; they are in no window."""
         return self._untimed
+
+    @property
+    def complete_from_ms(self) -> int | None:
+        """Time from which on no message has left the partitions of the window; 0 if none has left
+        them, None before the first message is fetched and where unknown, as at a Kafka cluster."""
+        return self._complete_from_ms
+
+    @property
+    def removed(self) -> tuple[DescribedRemoval, ...]:
+        """What had left the partitions when reading began, and may have been in the window. Empty
+        unless `complete_from_ms` is later than its start."""
+        return self._removed
 
     @property
     def is_following(self) -> bool:
@@ -487,10 +369,12 @@ class TimeWindow:
     async def _begin(self) -> None:
         self._metadata_asked = self._clock.monotonic()
         places = await self._requests.places(self._topic, self._partitions)
+        self._complete_from_ms = complete_from(place.complete_from_ms for place in places)
         if self._bounds.is_empty:
             places = []
-        else:
+        if places:
             await self._count_stored(places)
+            self._removed = await self._requests.removed(places, self._bounds.from_ms or 0)
         if self._follow_ms is not None and places:
             until_ms = self._bounds.until_ms
             base_ms = self._clock.now_ms() if until_ms is None else until_ms

@@ -8,6 +8,7 @@ known: the partition goes on with a new id then.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,8 +16,16 @@ from typing import Final
 
 from ...protocol.api.log.init_producer_id import (
     INIT_PRODUCER_ID,
+    NO_PRODUCER_ID,
     InitProducerIdRequest,
     InitProducerIdResponse,
+)
+from ...protocol.errors import (
+    ClusterAuthorizationFailed,
+    CodedError,
+    OutOfOrderSequenceNumber,
+    UnsupportedForMessageFormat,
+    UnsupportedVersion,
 )
 from ...protocol.records.batch import set_producer
 from ...protocol.records.layout import Codec
@@ -26,6 +35,11 @@ from .delivery import AppendedSet, Delivery
 from .encoding import encode
 from .outbox import REFUSALS, Batch, TooManyMessages
 from .set_limits import TOO_LARGE, SetLimit, SetLimits
+
+_NO_NUMBERS: Final = (ClusterAuthorizationFailed, UnsupportedForMessageFormat, UnsupportedVersion)
+"""Errors of brokers, users and topics that have no sequence numbers. Nothing was appended."""
+
+_log: Final = logging.getLogger("horolog.client")
 
 SEQUENCES: Final = 2**31
 """Number of sequence numbers: after the largest one the sequence wraps to 0."""
@@ -52,16 +66,15 @@ class Identities:
         self._asking = asyncio.Lock()
         self._sequences: dict[tuple[str, int], _Sequence] = {}
 
-    async def mark(self, topic: str, partition: int, batch: bytearray) -> bytes:
-        """Return the record batch with its producer id, epoch and sequence number. Raises the
-        errors that the broker reports."""
+    async def mark(self, topic: str, partition: int, batch: bytearray) -> None:
+        """Write the producer id, epoch and sequence number into the record batch. Raises the errors
+        that the broker reports."""
         sequence = self._sequences.get((topic, partition))
         if sequence is None:
             sequence = _Sequence(await self._current())
             self._sequences[topic, partition] = sequence
         identity = sequence.identity
         set_producer(batch, 0, identity.producer_id, identity.epoch, sequence.next_number)
-        return bytes(batch)
 
     def appended(self, topic: str, partition: int, count: int) -> None:
         """Record that the last marked batch was appended, with `count` messages."""
@@ -97,13 +110,18 @@ class BatchDelivery:
         acks: int,
         codec: Codec,
         identities: Identities | None,
+        required: bool,
         limits: SetLimits,
         batches: bool,
     ) -> None:
-        """With `identities` the producer is idempotent. With `batches` every set is a record batch
-        (format v2); otherwise only sets that need that format are."""
+        """With `identities` the producer is idempotent. Unless this is `required`, it sends without
+        sequence numbers where there are none. With `batches` every set is a record batch (format
+        v2); otherwise only sets that need that format are."""
         self.batches = batches
         self.idempotent = identities is not None
+        self._required = required
+        self._without_numbers: set[str] = set()
+        """Topics that store an older format, which has no sequence numbers."""
         self._delivery = delivery
         self._acks = acks
         self._codec = codec
@@ -158,13 +176,58 @@ class BatchDelivery:
         self, topic: str, partition: int, batch: Batch, data: bytearray
     ) -> AppendedSet:
         deliver = partial(
-            self._delivery.until_answered, topic, partition, acks=self._acks, since=batch.born
+            self._delivery.until_answered, topic, partition, data, self._acks, since=batch.born
         )
-        if self._identities is None:
-            return await deliver(data)
-        mark = partial(self._identities.mark, topic, partition, bytearray(data))
-        marked = await self._delivery.retry(mark, since=batch.born)
-        return await self._recognised(topic, partition, len(batch.values), partial(deliver, marked))
+        identities = self._identities if self._has_numbers(topic) else None
+        if identities is None:
+            return await deliver()
+        self._delivery.check_time(batch.born)
+        send = partial(self._send_numbered, identities, topic, partition, batch, data)
+        try:
+            return await send(deliver)
+        except _NO_NUMBERS as error:
+            if self._required:
+                raise
+            self._stop_numbering(topic, error)
+        except OutOfOrderSequenceNumber as error:
+            if self._required:
+                raise
+            # The log lost messages that it had acknowledged. This set is not among them.
+            _log.warning("%s-%s lost messages of this producer: %s", topic, partition, error)
+            return await send(deliver)
+        set_producer(data, 0, NO_PRODUCER_ID, -1, -1)
+        return await deliver()
+
+    async def _send_numbered(
+        self,
+        identities: Identities,
+        topic: str,
+        partition: int,
+        batch: Batch,
+        data: bytearray,
+        deliver: Callable[..., Awaitable[AppendedSet]],
+    ) -> AppendedSet:
+        mark = partial(identities.mark, topic, partition, data)
+        await self._delivery.retry(mark, since=batch.born)
+        return await _recognised(identities, topic, partition, len(batch.values), deliver)
+
+    def _has_numbers(self, topic: str) -> bool:
+        limit = self._limits.known(topic)
+        if limit is not None and not limit.has_numbers and not self._required:
+            self._note_format(topic, "message.format.version is older than 0.11")
+        return topic not in self._without_numbers
+
+    def _note_format(self, topic: str, why: object) -> None:
+        if self.idempotent and topic not in self._without_numbers:
+            self._without_numbers.add(topic)
+            _log.warning("sending to %s without idempotence: %s", topic, why)
+
+    def _stop_numbering(self, topic: str, error: CodedError) -> None:
+        if isinstance(error, UnsupportedForMessageFormat):
+            self._note_format(topic, error)
+        elif self._identities is not None:
+            self._identities = None
+            _log.warning("sending without idempotence: %s", error)
 
     async def once(
         self, topic: str, partition: int, batch: Batch, codec: Codec, acks: int
@@ -188,16 +251,21 @@ class BatchDelivery:
             batches=self.batches,
         )
 
-    async def _recognised(
-        self, topic: str, partition: int, count: int, deliver: Callable[..., Awaitable[AppendedSet]]
-    ) -> AppendedSet:
-        assert self._identities is not None
-        try:
-            appended = await deliver(recognised=True)
-        except REFUSALS:
-            raise  # nothing was appended, so the next set gets this sequence number
-        except BaseException:
-            self._identities.lost(topic, partition)
-            raise
-        self._identities.appended(topic, partition, count)
-        return appended
+
+async def _recognised(
+    identities: Identities,
+    topic: str,
+    partition: int,
+    count: int,
+    deliver: Callable[..., Awaitable[AppendedSet]],
+) -> AppendedSet:
+    """Deliver a marked batch of `count` messages, and keep account of its sequence."""
+    try:
+        appended = await deliver(recognised=True)
+    except (*REFUSALS, *_NO_NUMBERS):
+        raise  # nothing was appended, so the next set gets this sequence number
+    except BaseException:
+        identities.lost(topic, partition)
+        raise
+    identities.appended(topic, partition, count)
+    return appended

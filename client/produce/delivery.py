@@ -83,12 +83,7 @@ class Delivery:
         duplicates (`recognised`). A set whose turn comes after the deadline is not sent. Without a
         delivery timeout (0) a set is sent once.
         """
-        until = self._until(since)
-        if until is not None and until - asyncio.get_running_loop().time() < _CLOCK_STEP_S / 2:
-            raise RequestTimedOut(
-                f"not sent: delivery_timeout_ms={self._delivery_timeout_ms} was over before the "
-                "messages in front of it were answered"
-            )
+        until = self.check_time(since)
         request = self._request(topic, partition, records, acks)
         if recognised:
             return await retry(
@@ -110,6 +105,17 @@ class Delivery:
         if isinstance(result, Exception):
             raise result
         return result
+
+    def check_time(self, since: float) -> float | None:
+        """Return the deadline of a set that started at `since`; None without a delivery timeout.
+        Raises RequestTimedOut if it is over."""
+        until = self._until(since)
+        if until is not None and until - asyncio.get_running_loop().time() < _CLOCK_STEP_S / 2:
+            raise RequestTimedOut(
+                f"not sent: delivery_timeout_ms={self._delivery_timeout_ms} was over before the "
+                "messages in front of it were answered"
+            )
+        return until
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], *, since: float | None = None) -> T:
         """Repeat a step that must precede sending, until it succeeds or the delivery timeout after

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from ...protocol.errors import InvalidRecord, InvalidTimestamp
+from ...protocol.errors import HorologError, InvalidRecord, InvalidTimestamp
 from ...protocol.records.kernel import ByteRoom, Collected
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..errors import ClientClosed
@@ -75,13 +75,14 @@ class Batch(Collected):
             appended.expired_before_ms,
         )
 
-    def fail(self, error: Exception) -> None:
-        """Fail all waiters: the batch was not sent, or its result is unknown."""
+    def fail(self, error: Exception) -> "list[asyncio.Future[SentRecord]]":
+        """Fail all waiters and return them: the batch was not sent, or its result is unknown."""
         if self.group is not None:
             self.group.part_failed(error)
-        for waiter in self.waiters:
-            if not waiter.done():
-                waiter.set_exception(error)
+        failed = [waiter for waiter in self.waiters if not waiter.done()]
+        for waiter in failed:
+            waiter.set_exception(error)
+        return failed
 
 
 def count_expired(times_ms: Sequence[int], appended: AppendedSet) -> int:
@@ -245,6 +246,14 @@ Deliver = Callable[[str, int, Batch], Awaitable[AppendedSet]]
 """Sends a batch to a partition of a topic, and repeats this where a repetition may succeed."""
 
 
+def _forget_frames(error: BaseException | None) -> None:
+    """Drop the tracebacks of a reported error and of what it follows from: their frames hold the
+    messages, and the program may keep the error."""
+    while isinstance(error, HorologError) and error.__traceback__ is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
+
+
 def _let_go(batch: Batch) -> None:
     """Do nothing: the argument keeps the batch alive until the event loop calls this function."""
 
@@ -265,8 +274,10 @@ class Outbox:
         *,
         cut_bytes: Callable[[], int],
         linger_s: float,
+        failed: "Callable[[list[asyncio.Future[SentRecord]]], None]",
     ) -> None:
-        """`cut_bytes` returns the largest batch size in bytes, as far as it is known."""
+        """`cut_bytes` returns the largest batch size in bytes, as far as it is known. `failed`
+        gets the waiters of messages that failed."""
         self.topic = topic
         self.partition = partition
         self._budget = budget
@@ -284,6 +295,17 @@ class Outbox:
         """Completed to send a lingering batch before its time."""
         self._sending: asyncio.Task[None] | None = None
         self._completions = Completions(topic, partition)
+        self._failed = failed
+        self._sent: Batch | None = None
+        """Batch that is being delivered."""
+        self._given_up = 0
+        """Number of messages that nobody sends any more, and whose result is unknown."""
+
+    @property
+    def unanswered(self) -> int:
+        """Number of messages that the broker has not answered."""
+        batches = self._queue if self._sent is None else (self._sent, *self._queue)
+        return self._given_up + sum(len(batch.values) for batch in batches)
 
     def add(
         self,
@@ -318,7 +340,7 @@ class Outbox:
         self._close_open()
         return self._sending or self._completions.task
 
-    def end(self, error: Exception) -> None:
+    def end(self, error: ClientClosed) -> None:
         """Fail all unanswered messages."""
         if self._sending is not None:
             self._sending.cancel()
@@ -326,7 +348,7 @@ class Outbox:
         self.open = None
         self._completions.finish()
         while self._queue:
-            self._finish(self._queue.popleft(), error)
+            self._give_up(self._queue.popleft(), error)
 
     def _close_open(self) -> None:
         self.open = None
@@ -375,10 +397,12 @@ class Outbox:
         if batch.group is not None and batch.group.error is not None:
             self._finish(batch, batch.group.error)
             return
+        self._sent = batch
         try:
             appended = await self._deliver(self.topic, self.partition, batch)
         except asyncio.CancelledError:
-            self._finish(batch, ClientClosed("the producer was closed before this was answered"))
+            closed = ClientClosed("the producer was closed before this was answered")
+            self._give_up(batch, closed)
             raise
         except TooManyMessages:
             self._divide(batch)
@@ -394,6 +418,8 @@ class Outbox:
             self._completions.give(batch, appended)
             # Freeing the sent messages takes long, so it happens after the next set was sent.
             self._loop.call_soon(_let_go, batch)
+        finally:
+            self._sent = None
         self.batch_bytes = self._cut_bytes()
 
     def _divide(self, batch: Batch) -> None:
@@ -405,4 +431,13 @@ class Outbox:
 
     def _finish(self, batch: Batch, error: Exception) -> None:
         self._budget.give(batch.size_bytes)
-        batch.fail(error)
+        failed = batch.fail(error)
+        if failed:
+            _forget_frames(error)
+            self._failed(failed)
+
+    def _give_up(self, batch: Batch, error: ClientClosed) -> None:
+        self._given_up += len(batch.values)
+        self._budget.give(batch.size_bytes)
+        for waiter in batch.fail(error):
+            waiter.exception()  # asyncio would report each of them; the producer does at once

@@ -1,7 +1,10 @@
 """The producer: appends messages to topics."""
 
 import asyncio
-from collections.abc import Sequence
+import logging
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -21,6 +24,7 @@ from .batch_delivery import BatchDelivery, Identities
 from .batching import MessageColumns, Times, by_partition, checked_columns, message_bytes
 from .delivery import Delivery
 from .encoding import Headers, checked_headers
+from .failed_sends import FailedSends, is_unread
 from .group_sending import send_in_turn, send_parts, sent_records, set_of
 from .outbox import ByteBudget, Outbox
 from .set_limits import SetLimits
@@ -34,6 +38,8 @@ _CODECS: Final = {codec.label: codec for codec in Codec}
 ALL: Final = _ACKS["all"]
 
 _MIB: Final = 1024 * 1024
+
+_log: Final = logging.getLogger("horolog")
 
 
 class Producer(Client):
@@ -75,8 +81,9 @@ class Producer(Client):
 
         `delivery_timeout_ms` includes the search for the leader; `delivery_timeout_ms=0` sends
         every set only once. `stamp_missing=False` sends messages for which no time is given without
-        a time. `idempotent` numbers the sets, so that the broker recognises duplicates; by default
-        a producer is idempotent with `acks="all"` at a Kafka cluster and at several brokers.
+        a time. `idempotent` numbers the sets, so that the broker stores a set that is sent again
+        only once. By default a producer with `acks="all"` is idempotent wherever the broker, the
+        topic's format and the user's rights allow it; with True it fails elsewhere.
         """
         super().__init__(
             address,
@@ -101,21 +108,25 @@ class Producer(Client):
         )
         self._delivery = self._batch_delivery(idempotent)
         self._outboxes: dict[tuple[str, int], Outbox] = {}
+        self._failed: FailedSends[asyncio.Future[SentRecord]] = FailedSends(is_unread)
         self._turn = -1
         self._closing = False
+        self._closed = False
 
     def _batch_delivery(self, idempotent: bool | None) -> BatchDelivery:
         if idempotent and self._acks != ALL:
-            raise ValueError(f"an idempotent producer needs acks='all', not {self._acks}")
-        if idempotent is None:
-            idempotent = self._cluster.several and self._acks == ALL
+            raise ValueError(
+                f"idempotent=True needs acks='all', not acks={self._acks}: leave out one of them"
+            )
+        numbers = self._acks == ALL if idempotent is None else idempotent
         return BatchDelivery(
             self._way,
             acks=self._acks,
             codec=self._codec,
-            identities=Identities(self._cluster) if idempotent else None,
+            identities=Identities(self._cluster) if numbers else None,
+            required=bool(idempotent),
             limits=SetLimits(self._cluster),
-            batches=self._cluster.kafka or idempotent,
+            batches=self._cluster.kafka or numbers,
         )
 
     async def __aenter__(self) -> Self:
@@ -130,6 +141,18 @@ class Producer(Client):
     ) -> None:
         # A cancelled or interrupted caller does not want to wait.
         await self.close(flush=exc is None or isinstance(exc, Exception))
+        failed = None if exc is not None else self._failed.error(asyncio.Future.exception)
+        if failed is not None:
+            raise failed
+
+    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
+        unanswered = 0 if getattr(self, "_closed", True) else self._unanswered()
+        if unanswered:
+            text = f"{self!r} was never closed, with {_messages(unanswered)} unanswered"
+            _warn(text, ResourceWarning, source=self)
+
+    def __repr__(self) -> str:
+        return f"<Producer at {self._cluster.address}>"
 
     async def send(
         self,
@@ -297,14 +320,30 @@ class Producer(Client):
             await asyncio.wait(sending)
 
     async def close(self, *, flush: bool = True) -> None:
-        """Flush and close. With `flush=False`, unanswered messages fail with ClientClosed."""
+        """Flush and close. With `flush=False`, or when the call is cancelled, unanswered messages
+        fail with ClientClosed, and a warning tells their number."""
         self._closing = True
         self._budget.end(self._closed_error())
-        if flush:
-            await self.flush()
-        for outbox in self._outboxes.values():
-            outbox.end(self._closed_error())
-        await super().close()
+        try:
+            if flush:
+                await self.flush()
+        finally:
+            for outbox in self._outboxes.values():
+                outbox.end(self._closed_error())
+            self._warn_of_unanswered()
+            await super().close()
+
+    def _unanswered(self) -> int:
+        return sum(outbox.unanswered for outbox in self._outboxes.values())
+
+    def _warn_of_unanswered(self) -> None:
+        unanswered, self._closed = 0 if self._closed else self._unanswered(), True
+        if unanswered:
+            text = f"{self!r} was closed with {_messages(unanswered)} unanswered"
+            _log.warning("%s: they may be lost", text)
+            # An error in its place would hide why the producer was closed.
+            with suppress(ResourceWarning):
+                warnings.warn(text, ResourceWarning, source=self, stacklevel=3)
 
     def _check_open(self) -> None:
         if self._closing:
@@ -393,8 +432,13 @@ class Producer(Client):
                 self._delivery.deliver,
                 cut_bytes=partial(self._delivery.cut_bytes, topic, self._batch_bytes),
                 linger_s=self._linger_s,
+                failed=self._failed.add,
             )
         return outbox
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count:,} messages"
 
 
 def _no_time() -> int:

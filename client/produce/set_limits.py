@@ -1,11 +1,12 @@
-"""Size limits of sets, from the settings of their topic. They are requested once and cached.
+"""Limits of sets, from the settings of their topic. They are requested once and cached.
 
 The broker would refuse a set of several messages above a limit, so no such set is made. The set
 must also fit after the topic has converted it to another compression or message format.
 """
 
 import asyncio
-from collections.abc import Iterable
+import re
+from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -34,11 +35,15 @@ FALLBACK_BYTES: Final = 1_000_012
 """Limit in bytes if the cluster does not answer: the default of `max.message.bytes` at Kafka
 brokers."""
 
-_SETTINGS: Final = ("max.message.bytes", "segment.bytes", "max.decompressed.bytes")
+_SIZES: Final = ("max.message.bytes", "segment.bytes", "max.decompressed.bytes")
+_FORMAT: Final = "message.format.version"
+
+_WITHOUT_NUMBERS: Final = re.compile(r"0\.(8|9|10)(\D|$)")
+"""Versions of Kafka whose formats, v0 and v1, have no sequence numbers."""
 
 
 class SetLimit(NamedTuple):
-    """Size limit of a topic's sets that have more than one message."""
+    """Size limit of a topic's sets that have more than one message, and their format."""
 
     set_bytes: int
     """Limit of the encoded set in bytes."""
@@ -46,11 +51,14 @@ class SetLimit(NamedTuple):
     """Limit in bytes for the messages before encoding, counted as their lengths plus
     `RECORD_OVERHEAD`. Messages within it fit the limit of the set in any format, even if
     compression does not make them smaller."""
+    has_numbers: bool = True
+    """Whether the topic's format has sequence numbers, as far as it is known."""
 
 
-def _limit(set_bytes: int) -> SetLimit:
+def _limit(set_bytes: int, *, has_numbers: bool = True) -> SetLimit:
     # A record of a batch has up to 36 bytes of overhead, and 34 were counted.
-    return SetLimit(set_bytes, max(set_bytes - BATCH_OVERHEAD - set_bytes // 16, 1))
+    cut_bytes = max(set_bytes - BATCH_OVERHEAD - set_bytes // 16, 1)
+    return SetLimit(set_bytes, cut_bytes, has_numbers)
 
 
 _FALLBACK: Final = _limit(FALLBACK_BYTES)
@@ -87,7 +95,7 @@ class SetLimits:
         limit = await self._answer(topic)
         if limit.set_bytes >= set_bytes:
             # The settings do not explain the refusal, or cannot be read.
-            self._known[topic] = _limit(set_bytes // 2)
+            self._known[topic] = _limit(set_bytes // 2, has_numbers=limit.has_numbers)
 
     async def _answer(self, topic: str) -> SetLimit:
         asking = self._asking.get(topic)
@@ -102,7 +110,8 @@ class SetLimits:
             asking.exception()  # marks the error as retrieved; the tasks that wait have it
 
     async def _ask(self, topic: str) -> SetLimit:
-        resource = DescribeConfigsResource(resource_name=topic, configuration_keys=list(_SETTINGS))
+        settings = [*_SIZES, _FORMAT]
+        resource = DescribeConfigsResource(resource_name=topic, configuration_keys=settings)
         try:
             response: DescribeConfigsResponse = await self._cluster.request_or_drop(
                 DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource])
@@ -116,11 +125,13 @@ class SetLimits:
         except CodedError:
             limit = _FALLBACK
         else:
-            limit = _smallest(one for result in response.results for one in result.configs)
+            limit = _smallest([one for result in response.results for one in result.configs])
         self._known[topic] = limit
         return limit
 
 
-def _smallest(configs: Iterable[DescribedConfig]) -> SetLimit:
-    values = (one.value for one in configs)
-    return _limit(min((int(value) for value in values if value), default=FALLBACK_BYTES))
+def _smallest(configs: Sequence[DescribedConfig]) -> SetLimit:
+    found = {one.name: one.value for one in configs if one.value}
+    sizes = [int(value) for name, value in found.items() if value and name != _FORMAT]
+    old = _WITHOUT_NUMBERS.match(found.get(_FORMAT) or "") is not None
+    return _limit(min(sizes, default=FALLBACK_BYTES), has_numbers=not old)

@@ -103,7 +103,7 @@ def take(page: Page, name: str) -> None:
 
 
 def main() -> None:
-    chromium = shutil.which("chromium")
+    chromium = shutil.which("chromium-headless-shell") or shutil.which("chromium")
     if chromium is None:
         sys.exit("The pictures need chromium: apt-get install chromium")
     with (

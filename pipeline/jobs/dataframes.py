@@ -7,6 +7,8 @@ from ..logs import TopicLogs
 from ..spark_types import Column, DataFrame, SparkSession
 from .ranges import BY_TIMESTAMP, ReadPlan, offsets_json
 
+__all__ = ["between", "identity_of", "read_plans", "read_ranges", "utc_date", "utc_hour"]
+
 
 def read_plans(
     spark: SparkSession, plans: Sequence[ReadPlan], schema: str | None = None

@@ -13,6 +13,8 @@ from ...protocol.api.log.list_offsets import EARLIEST, LATEST
 from ...times import EPOCH_MS_MAXIMUM, check_unit
 from ..logs import NO_LOGS, UNKNOWN, LogId, TopicLogs, logs_of
 
+__all__ = ["PartitionRange", "ReadPlan", "plan_by_append_time", "plan_by_create_time"]
+
 BY_TIMESTAMP: Final = "timestamp"
 
 

@@ -9,6 +9,7 @@ from ...protocol.api.security.acl_terms import Operation, ResourceType
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.log.flush import GroupCommit
 from ...values import value_class
+from ..completeness import Completeness
 from ..conversions import Conversions
 from ..groups.service import GroupService
 from ..late_appends import LateAppends
@@ -35,6 +36,7 @@ class Services:
     directory: LogDirectory
     logs: Logs
     metadata: MetadataStore
+    completeness: Completeness
     creations: Creations
     lags: Lags
     groups: GroupService

@@ -81,6 +81,7 @@ async def counted(
             )
         begin_offset = max(begin_offset, request.from_offset)
     response = CountByTimeResponse(end_offset=end_offset)
+    response.complete_from_ms = await _complete_from_ms(services, log, request.by)
     counts = array("q", bytes(8 * (intervals + no_end)))
     window = ReadWindow.between(request.from_ms, -1 if no_end else request.until_ms)
     count = _by_append if request.by == BY_APPEND else _by_timestamp
@@ -95,6 +96,17 @@ async def counted(
             counts[-1] += at_end
     response.counts = counts.tolist()
     return response
+
+
+async def _complete_from_ms(services: Services, log: Log, by: str) -> int:
+    if by != BY_APPEND:
+        return services.completeness.complete_from_ms(log)
+    if log.log_start_offset < log.log_end_offset:
+        first = log.segment_list.holding(log.log_start_offset)
+        turns = services.work.turns()
+        while not first.append_times.load():
+            await turns.give_way()
+    return services.completeness.complete_from_append_ms(log)
 
 
 def _intervals(request: CountByTimeRequest) -> tuple[int, int]:

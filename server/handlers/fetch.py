@@ -59,8 +59,8 @@ from .fetch_windows import (
     partitions_of,
 )
 from .registration import handles_many
-from .window_answers import fetch as window_fetch
-from .window_answers import names_windows
+from .window_fetch import fetch as window_fetch
+from .window_fetch import names_windows
 
 FIRST_VERSION_WITH_V1 = 2
 """Older fetches speak message format v0 only."""

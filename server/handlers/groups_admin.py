@@ -17,7 +17,9 @@ delete-groups (key 42): versions 0 to 1, native 0 (KIP-229)
      1  the response comes before the client is throttled (KIP-219)
 """
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
+from heapq import nsmallest
 from typing import Final
 
 from ...protocol.api.groups.delete_groups import (
@@ -123,25 +125,40 @@ async def _list(services: Services, request: ListGroupsRequest) -> ListGroupsRes
     if not wanted or State.EMPTY.lower() in wanted:
         names = await services.work.in_storage_thread(partial(store.names, "", MAX_LISTED))
     groups = services.groups.coordinator.groups
-    states = {
-        name: group.state
-        for name, group in groups.items()
-        if not wanted or group.state.lower() in wanted
-    }
-    with_members = {name for name, state in states.items() if state is not State.EMPTY}
-    without = {name for name in names if name not in groups} | (states.keys() - with_members)
-    listed = [*sorted(with_members), *sorted(without)][:MAX_LISTED]
-    return ListGroupsResponse(
-        groups=[
+    turns = services.work.turns()
+    states: dict[str, State] = {}
+    for name, group in list(groups.items()):
+        if not wanted or group.state.lower() in wanted:
+            states[name] = group.state
+        await turns.give_way()
+    # In a thread, which the event loop does not wait for: there may be a hundred thousand.
+    listed = await services.work.in_storage_thread(
+        partial(_members_first, states, names, frozenset(groups))
+    )
+    found: list[ListedGroup] = []
+    for name in listed:
+        found.append(
             ListedGroup(
                 group_id=name,
                 protocol_type=groups[name].protocol_type if name in groups else "",
                 group_state=states.get(name, State.EMPTY),
                 group_type=CLASSIC,
             )
-            for name in listed
-        ]
-    )
+        )
+        await turns.give_way()
+    return ListGroupsResponse(groups=found)
+
+
+def _members_first(
+    states: Mapping[str, State], stored: Sequence[str], live: Collection[str]
+) -> list[str]:
+    """Return the names of groups, at most `MAX_LISTED`: first those with members. `states` are
+    those of the wanted live groups, `stored` names with positions."""
+    with_members = {name for name, state in states.items() if state is not State.EMPTY}
+    without = {name for name in stored if name not in live} | (states.keys() - with_members)
+    # Not sorted(): it would hold up the interpreter for all names.
+    first = nsmallest(MAX_LISTED, with_members)
+    return first + nsmallest(MAX_LISTED - len(first), without)
 
 
 async def _page(services: Services, request: ListGroupsRequest) -> ListGroupsResponse:
@@ -171,16 +188,26 @@ async def _groups_after(services: Services, after: str) -> tuple[list[ListedGrou
     found = {summary.name: summary for summary in summaries}
     last = summaries[-1].name if more else None
     groups = services.groups.coordinator.groups
-    for name in groups:
-        if name > after and (last is None or name < last):
-            found.setdefault(name, NO_POSITIONS._replace(name=name))
-    names = sorted(found)
+    # In a thread, which the event loop does not wait for: there may be a hundred thousand.
+    names = await services.work.in_storage_thread(
+        partial(_first_names, list(groups), found.keys(), after, last)
+    )
     turns = services.work.turns()
     listed: list[ListedGroup] = []
     for name in names[:MAX_LISTED]:
-        listed.append(_listed(found[name], groups.get(name)))
+        summary = found.get(name) or NO_POSITIONS._replace(name=name)
+        listed.append(_listed(summary, groups.get(name)))
         await turns.give_way()
     return listed, more or len(names) > MAX_LISTED
+
+
+def _first_names(
+    live: Iterable[str], stored: Collection[str], after: str, last: str | None
+) -> list[str]:
+    """Return the first names of groups after `after`, in order, one more than fit into a page. Live
+    groups count up to `last`, the last name that was read from the store; None: all names were."""
+    behind = {name for name in live if name > after and (last is None or name < last)}
+    return nsmallest(MAX_LISTED + 1, behind.union(stored))
 
 
 def _listed(summary: NameSummary, group: Group | None) -> ListedGroup:

@@ -43,8 +43,8 @@ from .base import Services
 from .epochs import check_epoch, current_epoch, epoch_of
 from .registration import handles_many
 from .repeats import repeats
-from .window_answers import list_offsets as list_window_offsets
-from .window_answers import names_windows
+from .window_fetch import names_windows
+from .window_offsets import list_offsets as list_window_offsets
 
 CONSUMER = -1
 """The `replica_id` of consumers, which see nothing above the high watermark."""
@@ -149,6 +149,8 @@ class _Listing:
             if self._version < FIRST_VERSION_WITH_TIMES:
                 yield from self._list(log, wanted, result)
                 return
+            if wanted.timestamp == LATEST or wanted.timestamp >= 0:
+                yield from self._add_completeness(log, wanted, result)
             search = self._begin(log, wanted, result)
             if search is None:
                 return
@@ -161,6 +163,22 @@ class _Listing:
         except Exception as error:
             outcome = self._services.outcomes.of(error, api="list-offsets")
             result.error_code, result.error_message = outcome
+
+    def _add_completeness(
+        self, log: Log, wanted: ListOffsetsPartition, result: ListOffsetsPartitionResult
+    ) -> Steps:
+        completeness = self._services.completeness
+        if wanted.by != BY_APPEND:
+            result.complete_from_ms = completeness.complete_from_ms(log)
+            return
+        if not log.segment_list.prepared:
+            yield log
+            log = self._services.logs.find(log.topic, log.partition)
+        if log.log_start_offset < log.log_end_offset:
+            first = log.segment_list.holding(log.log_start_offset)
+            while not first.append_times.load():
+                yield None
+        result.complete_from_ms = completeness.complete_from_append_ms(log)
 
     def _begin(
         self, log: Log, wanted: ListOffsetsPartition, result: ListOffsetsPartitionResult

@@ -28,7 +28,9 @@ from ...protocol.api.topics.metadata import (
     MetadataResponse,
     MetadataTopicResult,
 )
-from ...protocol.window_topics import base_of
+from ...protocol.errors import InvalidRequest
+from ...protocol.limits import MAX_WINDOW_PARTITIONS
+from ...protocol.window_topics import SEPARATOR, base_of
 from ...storage.directory.topics import TopicEntry
 from ..requests import Call, PendingAnswer, in_turns
 from ..window_topics import is_reserved
@@ -44,10 +46,19 @@ def handle(
 ) -> MetadataResponse | PendingAnswer:
     """Answer with brokers and topics. Missing topics are created first, if request and settings
     allow it."""
+    return in_turns(services.work, _answering(services, request, call))
+
+
+def _answering(
+    services: Services, request: MetadataRequest, call: Call
+) -> Pieces[MetadataResponse | PendingAnswer]:
+    creations = services.creations
     if _names_topics(request, call) and request.allow_auto_topic_creation:
-        missing = services.creations.missing(topic.name for topic in request.topics or ())
+        context = creations.context
+        missing = yield from creations.find_missing(topic.name for topic in request.topics or ())
         if missing:
-            creating = services.creations.make(missing)
+            creations.context = context
+            creating = creations.make(missing)
             return PendingAnswer(
                 creating.ready,
                 lambda: in_turns(
@@ -55,7 +66,7 @@ def handle(
                 ),
                 alone=True,
             )
-    return in_turns(services.work, _answer(services, request, call, {}))
+    return (yield from _answer(services, request, call, {}))
 
 
 def _answer(
@@ -69,8 +80,12 @@ def _answer(
         # A name given twice is answered once; the order is that of the request.
         names = dict.fromkeys(topic.name for topic in request.topics or ())
         create = request.allow_auto_topic_creation
+        of_windows = 0
         for name in names:
-            topics.append((yield from _named(services, name, create, failures.get(name))))
+            result = yield from _named(services, name, create, failures.get(name), of_windows)
+            topics.append(result)
+            if SEPARATOR in name and name not in services.directory.topics():
+                of_windows += len(result.partitions)
             yield
     else:
         for entry in list(services.directory.topics().values()):
@@ -93,8 +108,10 @@ def _names_topics(request: MetadataRequest, call: Call) -> bool:
 
 
 def _named(
-    services: Services, name: str, create: bool, failure: Exception | None
+    services: Services, name: str, create: bool, failure: Exception | None, of_windows: int
 ) -> Pieces[MetadataTopicResult]:
+    """Return what there is to say of a name. `of_windows` is the number of partitions of windows
+    that the answer has."""
     try:
         if failure is not None:
             raise failure
@@ -102,10 +119,21 @@ def _named(
         if create and name not in topics and not is_reserved(topics, name):
             services.logs.create(name)
         entry = services.logs.topic(base_of(topics, name))
+        if entry.name != name:
+            _check_room(of_windows, entry.partitions)
     except Exception as error:
         code, message = services.outcomes.of(error, api="metadata")
         return MetadataTopicResult(name=name, error_code=code, error_message=message)
     return (yield from _describe(services.settings.broker_id, entry, name))
+
+
+def _check_room(of_windows: int, partitions: int) -> None:
+    """Raise `InvalidRequest` if an answer has no room for the partitions of one more window."""
+    if of_windows and of_windows + partitions > MAX_WINDOW_PARTITIONS:
+        raise InvalidRequest(
+            f"the answer has {of_windows} partitions of windows already, and this window has "
+            f"{partitions}; it may have {MAX_WINDOW_PARTITIONS}: name fewer windows in a request"
+        )
 
 
 def _describe(node_id: int, entry: TopicEntry, name: str) -> Pieces[MetadataTopicResult]:

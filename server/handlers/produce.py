@@ -212,7 +212,7 @@ def _handling(services: Services, request: ProduceRequest) -> Pieces[Outcome]:
     """As `handle_many` for one request, in pieces. Its frame is pinned, so that the record sets
     stay unchanged between the pieces."""
     context = services.creations.context
-    missing = services.creations.missing(_named_topics(services, (request,)))
+    missing = yield from services.creations.find_missing(_named_topics(services, (request,)))
     if not missing:
         return (yield from _handled(services, request, {}))
     services.creations.context = context

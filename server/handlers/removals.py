@@ -5,8 +5,6 @@ describe-removals (key 1007): native 0
 Kafka has no such request.
 """
 
-from collections.abc import Sequence
-
 from ...protocol.api.log.describe_removals import (
     DESCRIBE_REMOVALS,
     MAX_REMOVALS,
@@ -17,8 +15,6 @@ from ...protocol.api.log.describe_removals import (
 )
 from ...protocol.window_topics import base_of
 from ...storage.directory.journal import Removal
-from ...storage.log.log import Log
-from ...times import later
 from ..requests import Call, PendingAnswer
 from .base import Services
 from .registration import handles
@@ -35,18 +31,17 @@ async def _answer(services: Services, request: DescribeRemovalsRequest) -> Descr
     base = base_of(topics, request.topic)
     entry = topics.get(base)
     topic_id = "" if entry is None else entry.topic_id
-    removals = [*services.metadata.removals(base), *services.directory.truncations.of(base)]
+    truncations = services.directory.truncations
+    if truncations.loaded is None:
+        await services.work.in_storage_thread(truncations.load)
+    removals = [*services.metadata.removals(base), *truncations.of(base)]
     removals = sorted(removals, key=lambda each: each.at_ms)[-MAX_REMOVALS:]
     response = DescribeRemovalsResponse(
         topic_id=topic_id, removals=[_described(each) for each in removals], partitions=[]
     )
-    own: dict[int, list[Removal]] = {}
-    for each in removals:
-        if each.topic_id == topic_id:
-            own.setdefault(each.partition, []).append(each)
     turns = services.work.turns()
     for partition in dict.fromkeys(request.partitions):
-        found = _completeness(services, base, partition, own.get(partition, ()))
+        found = _completeness(services, base, partition)
         response.partitions.append(found)
         await turns.give_way()
     return response
@@ -69,9 +64,7 @@ def _described(removal: Removal) -> DescribedRemoval:
     )
 
 
-def _completeness(
-    services: Services, topic: str, partition: int, removals: Sequence[Removal]
-) -> PartitionCompleteness:
+def _completeness(services: Services, topic: str, partition: int) -> PartitionCompleteness:
     result = PartitionCompleteness(partition=partition)
     try:
         log = services.logs.find(topic, partition)
@@ -80,18 +73,5 @@ def _completeness(
         result.error_code, result.error_message = outcome
     else:
         result.log_start_offset = log.log_start_offset
-        result.complete_from_ms = complete_from_ms(log, removals)
+        result.complete_from_ms = services.completeness.complete_from_ms(log)
     return result
-
-
-def complete_from_ms(log: Log, removals: Sequence[Removal]) -> int:
-    """Return the time from which on no message has left a log; 0 if none has left it, -1 if that is
-    not known, because the journal does not cover everything below the log start."""
-    reached = 0
-    for removal in sorted(removals, key=lambda each: each.first_offset):
-        if removal.first_offset <= reached:
-            reached = max(reached, removal.end_offset)
-    if reached < log.log_start_offset:
-        return -1
-    largest_ms = max((each.largest_timestamp_ms for each in removals), default=-1)
-    return later(largest_ms, 1)

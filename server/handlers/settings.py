@@ -55,7 +55,8 @@ from ...protocol.api.topics.incremental_alter_configs import (
     IncrementalConfig,
 )
 from ...protocol.errors import InvalidConfig, InvalidRequest
-from ...protocol.window_topics import base_of
+from ...protocol.limits import MAX_DESCRIBED_WINDOWS
+from ...protocol.window_topics import base_of, find_window
 from ...storage.directory.topics import TopicEntry
 from ...storage.events import Observer
 from ...storage.stepped_change import Steps
@@ -86,9 +87,13 @@ def _describing(
     services: Services, request: DescribeConfigsRequest, call: Call
 ) -> Pieces[DescribeConfigsResponse]:
     results = []
+    topics, windows = services.directory.topics(), 0
     for (kind, name), keys in _described_once(request).items():
         result = DescribeConfigsResult(resource_type=kind, resource_name=name)
         try:
+            if kind == TOPIC_RESOURCE and find_window(topics, name) is not None:
+                windows += 1
+                _check_windows(windows)
             described = _describer(kind)(services, name, call)
         except Exception as error:
             outcome = services.outcomes.of(error, api="describe-configs")
@@ -101,6 +106,15 @@ def _describing(
         results.append(result)
         yield
     return DescribeConfigsResponse(results=results)
+
+
+def _check_windows(windows: int) -> None:
+    """Raise `InvalidRequest` for more windows than one answer may describe."""
+    if windows > MAX_DESCRIBED_WINDOWS:
+        raise InvalidRequest(
+            f"the request names more than {MAX_DESCRIBED_WINDOWS} windows; a window has the "
+            "settings of its base, which is described once: name the base, or fewer windows"
+        )
 
 
 def _described_once(

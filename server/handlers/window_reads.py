@@ -82,12 +82,21 @@ async def latest_offset(
     committed: bool = False,
 ) -> int:
     """The offset behind the last message of the window that readers see, or the log start."""
+    latest = known_latest(log, known, committed=committed)
+    if latest is not None:
+        return latest
     end = log.last_stable_offset if committed else log.high_watermark
-    start = log.log_start_offset
+    begin = max(known.searched_offset, log.log_start_offset)
+    found = await _find_last(services, log, window, begin, end, committed=committed)
+    known.note_last(-1 if found is None else found.offset, end)
+    return max(known.last_offset + 1, log.log_start_offset)
+
+
+def known_latest(log: Log, known: WindowKnowledge, *, committed: bool) -> int | None:
+    """As `latest_offset`; `None` if the log has to be searched for it."""
+    end = log.last_stable_offset if committed else log.high_watermark
     if known.searched_offset < end:
-        begin = max(known.searched_offset, start)
-        found = await _find_last(services, log, window, begin, end, committed=committed)
-        known.note_last(-1 if found is None else found.offset, end)
+        return None
     return max(known.last_offset + 1, log.log_start_offset)
 
 
@@ -237,7 +246,7 @@ class WindowRead:
         self.log = log
         self._window = window
         self.offset = offset
-        self._committed = committed
+        self.committed = committed
         self._memory = memory
         self.known = memory.hold(log, window, committed=committed)
         self._all_known = log.window_knowledge
@@ -259,7 +268,7 @@ class WindowRead:
     @property
     def end_offset(self) -> int:
         """Up to where the log can be read now."""
-        return self.log.last_stable_offset if self._committed else self.log.high_watermark
+        return self.log.last_stable_offset if self.committed else self.log.high_watermark
 
     @property
     def size(self) -> int:
@@ -288,9 +297,12 @@ class WindowRead:
         self.position = end
         return False
 
-    async def step(self, room_bytes: int, turns: Turns, *, may_send_file: bool) -> None:
+    async def step(
+        self, room_bytes: int, turns: Turns, *, may_send_file: bool, enough: bool
+    ) -> None:
         """Search on, and add what is found and has room: a bounded piece of work. The first set has
-        room whatever it takes."""
+        room whatever it takes. With `enough`, what can be sent from its file is left to the next
+        fetch."""
         log, end = self.log, self.end_offset
         self._may_send_file = may_send_file
         if self.position >= end:
@@ -303,14 +315,41 @@ class WindowRead:
         begin, stop = found.offset, stop_of(found, end)
         self.position = begin
         if begin < stop:
-            left_out = aborted_batches(log, begin, stop) if self._committed else None
+            left_out = aborted_batches(log, begin, stop) if self.committed else None
             whole = False
             if found.unready is None:
                 stop, whole = self._window.like_stretch(log, begin, stop)
             if whole and left_out is None:
-                await self._add_stored(begin, stop, room_bytes)
+                await self._add_stored(begin, stop, room_bytes, enough=enough)
             else:
                 await self._add_chosen(begin, stop, room_bytes, turns, left_out)
+
+    def lend(self, room_bytes: int) -> bool:
+        """Add sets that are known to go as stored, as a range of the file. Returns whether there
+        are some, or nothing more to search. Raises `FarAway` if the search takes long, and the
+        errors of `reader.read`."""
+        end = self.end_offset
+        begin = self.position
+        if begin >= end:
+            return True
+        stop = min(self._memory.stored_until(self.known, begin), end)
+        if stop == begin:
+            return False
+        if self.committed and aborted_batches(self.log, begin, stop) is not None:
+            return False
+        return self._lend(self._slice(begin, stop, room_bytes, far=False), stop)
+
+    def _lend(self, found: Slice | None, stop: int) -> bool:
+        """Add a slice as a range of the file, if it is large enough and a handle is free."""
+        if found is None or found.size < MIN_FILE_RANGE_BYTES:
+            return False
+        lent = found.stretch() if _begins_with_messages(found) else None
+        if lent is None:
+            return False
+        self.records, self.magic, self.is_full = lent, found.magic, True
+        self.messages += 1
+        self.kept_offset = stop
+        return True
 
     def remember(self) -> None:
         """Remember where there is nothing: a later fetch goes on behind it."""
@@ -318,7 +357,7 @@ class WindowRead:
         if self.position > begin and not isinstance(self.records, FileRange):
             self._memory.note_empty(self.known, begin, self.position)
 
-    def _slice(self, begin: int, stop: int, room_bytes: int) -> Slice | None:
+    def _slice(self, begin: int, stop: int, room_bytes: int, *, far: bool = True) -> Slice | None:
         """The stored sets from `begin` on; `None` if those are of another format than what was
         added."""
         found = reader.read(
@@ -326,7 +365,8 @@ class WindowRead:
             begin,
             room_bytes,
             whole_first=True,
-            committed=self._committed,
+            committed=self.committed,
+            far=far,
             end_offset=stop,
         )
         if self.messages and found.size and found.magic != self.magic:
@@ -334,7 +374,7 @@ class WindowRead:
             return None
         return found
 
-    async def _add_stored(self, begin: int, stop: int, room_bytes: int) -> None:
+    async def _add_stored(self, begin: int, stop: int, room_bytes: int, *, enough: bool) -> None:
         """Add sets as they are stored, all of whose messages are in the window."""
         found = self._slice(begin, stop, max(room_bytes - self.size, 0))
         if found is None:
@@ -345,12 +385,13 @@ class WindowRead:
         if self.messages and found.size > room_bytes - self.size:
             self.is_full = True
             return
-        if not self.messages and found.size >= MIN_FILE_RANGE_BYTES and self._may_send_file:
-            lent = found.stretch() if _begins_with_messages(found) else None
-            if lent is not None:
-                self.records, self.magic, self.is_full = lent, found.magic, True
-                self.messages += 1
-                self.kept_offset = stop
+        if self._may_send_file and found.size >= MIN_FILE_RANGE_BYTES:
+            if self.messages and enough:
+                self.is_full = True
+            elif not self.messages:
+                self._lend(found, stop)
+            if self.is_full:
+                self._memory.note_stored(self.known, begin, stop)
                 return
         data = await self._read(found)
         walked = walk(data, 0, len(data), check_crc=False)

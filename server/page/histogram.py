@@ -16,6 +16,8 @@ READ_BYTES: Final = 64 << 20
 """Bytes read after which an answer ends, with the partition in progress."""
 SECONDS: Final = 2.0
 """Time after which an answer ends, with the segment in progress."""
+REMOVALS: Final = 10
+"""Largest number of removals in an answer."""
 
 
 @value_class
@@ -44,12 +46,16 @@ class _Sum:
         self.first_ms: int | None = None
         self.last_ms: int | None = None
         self.untimed = self.read_bytes = self.log_bytes = 0
+        self.complete_from_ms: int | None = 0
 
     def add(self, answer: CountByTimeResponse) -> None:
         self.counts = list(map(add, self.counts, answer.counts))
         self.untimed += answer.untimed
         self.read_bytes += answer.read_bytes
         self.log_bytes += answer.log_bytes
+        if self.complete_from_ms is not None:
+            known_ms = answer.complete_from_ms
+            self.complete_from_ms = max(self.complete_from_ms, known_ms) if known_ms >= 0 else None
         if answer.first_ms >= 0:
             first_ms, last_ms = answer.first_ms, answer.last_ms
             self.first_ms = first_ms if self.first_ms is None else min(self.first_ms, first_ms)
@@ -62,6 +68,10 @@ async def histogram(services: Services, query: Query) -> dict[str, object]:
     All bars have one length; only the last may be shorter. If `next` is not None, the answer covers
     only a part of the messages: the page sends another request with these fields, and adds up the
     counts.
+
+    `complete_from_ms` is the time from which on no message has left the counted partitions; None if
+    it is not known of one. If it is later than `from`, `removed` has the last removals from the
+    topic that may have had messages of the window.
     """
     topic = query.text("topic")
     from_ms, until_ms = query.window()
@@ -102,6 +112,8 @@ async def histogram(services: Services, query: Query) -> dict[str, object]:
         "untimed": total.untimed,
         "read_bytes": total.read_bytes,
         "log_bytes": total.log_bytes,
+        "complete_from_ms": total.complete_from_ms,
+        "removed": _removed(services, topic, from_ms, total.complete_from_ms),
         "next": None if going_on is None else going_on.shown(),
     }
 
@@ -126,6 +138,29 @@ def _spot_behind(
     if spot.partition + 1 < partitions:
         return HistogramCell(spot.partition + 1)
     return None
+
+
+def _removed(
+    services: Services, topic: str, from_ms: int, complete_from_ms: int | None
+) -> list[dict[str, object]]:
+    """Return the last removals, without their rules, which may reveal settings and users."""
+    if complete_from_ms is None or complete_from_ms <= from_ms:
+        return []
+    entry = services.directory.topics().get(topic)
+    found = [
+        {
+            "cause": each.cause,
+            "partition": each.partition,
+            "messages": each.messages,
+            "largest_timestamp_ms": each.largest_timestamp_ms,
+            "at_ms": each.at_ms,
+        }
+        for each in services.metadata.removals(topic)
+        if entry is not None
+        and each.topic_id == entry.topic_id
+        and not 0 <= each.largest_timestamp_ms < from_ms
+    ]
+    return found[-REMOVALS:]
 
 
 def _retention_start_ms(services: Services, topic: str) -> int | None:

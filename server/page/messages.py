@@ -251,6 +251,9 @@ async def find(services: Services, query: Query) -> dict[str, object]:
         "timestamp_ms": None if found is None else found.timestamp_ms,
         "log_start_offset": log.log_start_offset,
         "end_offset": log.high_watermark,
+        "complete_from_ms": (
+            services.completeness.complete_from_ms(log) if by == BY_TIME else None
+        ),
         "how": _how(log, target_ms, found) if by == BY_TIME else None,
         "message": None,
     }

@@ -171,7 +171,8 @@ class Page:
                     await response.write(piece)
             if response is None:
                 response = await _begun(request, query)
-            await response.write_eof()
+            async with asyncio.timeout(STALL_SECONDS):
+                await response.write_eof()
         except Exception as error:
             stalled = response is not None and isinstance(error, (ConnectionError, TimeoutError))
             refusal = None if stalled else self._refusal(error)

@@ -91,6 +91,8 @@ function added(sum, answer) {
     first_ms: least(sum.first_ms, answer.first_ms),
     last_ms: sum.last_ms === null ? answer.last_ms : Math.max(sum.last_ms, answer.last_ms ?? 0),
     untimed: sum.untimed + answer.untimed,
+    complete_from_ms: sum.complete_from_ms === null || answer.complete_from_ms === null ? null : Math.max(sum.complete_from_ms, answer.complete_from_ms),
+    removed: [...sum.removed, ...answer.removed],
   };
 }
 
@@ -173,8 +175,18 @@ function showNote() {
   setText("bars-note", `${several(shown, "message")} from ${time(answer.from_ms)} to before ${time(answer.until_ms)} UTC, in bars of ${span(answer.every_ms)}.`
     + (others > 0 && !answer.next ? ` ${several(others, "message")} of other times.` : "")
     + (whole.untimed ? ` ${several(whole.untimed, "message")} without a time.` : "")
+    + goneOf(answer)
     + (answer.next ? " Counting goes on." : "")
     + (view.maySeeRetention ? "" : " The retention start is hidden: needs the right DescribeConfigs on the topic."));
+}
+
+// From when on nothing is missing, if the stretch begins before that.
+function goneOf({ from_ms: from, complete_from_ms: complete, removed }) {
+  if (complete === null) return " What left the topic before its log start is not known.";
+  if (complete <= from) return "";
+  const causes = [...new Set(removed.map(({ cause }) => cause))].join(", ");
+  const last = Math.max(...removed.map(({ at_ms: at }) => at));
+  return ` Complete from ${time(complete)} UTC on: earlier messages are gone${causes ? ` (${causes}, last at ${time(last)} UTC)` : ""}.`;
 }
 
 export function draw() {

@@ -70,7 +70,9 @@ function refuse(text) {
 function show(answer) {
   const what = answer.by === "append" ? "appended then" : "of that time";
   mark(answer.target_ms);
-  const asked = html("p", { class: "note" }, `${time(answer.target_ms)} UTC`);
+  const gone = answer.complete_from_ms !== null && answer.complete_from_ms > answer.target_ms;
+  const asked = html("p", { class: "note" }, `${time(answer.target_ms)} UTC`
+    + (gone ? `: before ${time(answer.complete_from_ms)} UTC messages are gone, perhaps earlier answers too` : ""));
   if (answer.offset === null) {
     replace(byId("found"), html("div", { class: "answer" }, asked,
       html("p", {}, `No message is ${what} or later: the log ends at offset ${count(answer.end_offset)}.`), stepsOf(answer)));

@@ -94,6 +94,12 @@ class Journal:
         """Return the entries of a topic name, those whose last change is the oldest first."""
         return list(self._entries.get(topic, {}).values())
 
+    def version(self, topic: str) -> tuple[int, int]:
+        """Return what is another value when entries of a topic name were added, joined or dropped;
+        (0, 0) if there are none."""
+        entries = self._entries.get(topic)
+        return (next(reversed(entries)), len(entries)) if entries else (0, 0)
+
     def add(self, removal: Removal) -> None:
         """Record a removal, joined with the last one of its partition if it continues that."""
         place = removal.topic, removal.topic_id, removal.partition

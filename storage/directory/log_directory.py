@@ -140,6 +140,8 @@ class LogDirectory:
                 clean=clean,
             )
         self._logs.recover()
+        with suppress(OSError):  # Requests about truncations read the file again, and say why.
+            self.truncations.load()
         if self._startup.made or self._checkpoints.partitions() - set(self.partitions()):
             # Offsets of logs that are gone must not be taken for those of later ones.
             try:

@@ -2,7 +2,8 @@
 as JSON.
 
 A line is appended and synced before its log is truncated. A line that a power cut left incomplete
-is left out. A file with `MAX_LINES` lines is written anew, with the later half.
+is left out. A file with `MAX_LINES` lines is written anew, with the later half. Of a file that has
+grown beyond `MAX_FILE_BYTES` in another way only the end is read.
 """
 
 import json
@@ -23,12 +24,16 @@ MAX_BYTES: Final = 1 << 20
 MAX_LINES: Final = 2000
 """Most lines of the file."""
 
+MAX_FILE_BYTES: Final = 2 << 20
+"""Most bytes of the file that are read. `MAX_LINES` lines of ours are shorter."""
+
 _TEXTS: Final = 4
 """Number of fields of a removal that are texts; they come first."""
 
 
 class Truncations:
-    """The truncations of all logs at this broker. The file is read when it is first needed."""
+    """The truncations of all logs at this broker. The file is read by `load`, or when it is first
+    needed."""
 
     def __init__(self, directory: Path, files: Files) -> None:
         self._path = directory / TRUNCATIONS_FILE
@@ -37,6 +42,15 @@ class Truncations:
         self._lines = 0
         self._size_bytes = 0
         """Size of the complete lines."""
+
+    def load(self) -> None:
+        """Read the file, so that nobody waits for the disk later. Raises `OSError`."""
+        self._read()
+
+    @property
+    def loaded(self) -> Journal | None:
+        """The truncations; `None` if the file was not read, or could not be read."""
+        return self._journal
 
     def of(self, topic: str) -> list[Removal]:
         """Return the truncations of a topic name, oldest first. Raises `OSError`."""
@@ -70,14 +84,17 @@ class Truncations:
     def _read(self) -> Journal:
         if self._journal is None:
             journal = Journal(MAX_BYTES)
-            data = b""
+            data, begin = b"", 0
             if self._files.exists(self._path):
-                data = self._files.read_bytes(self._path)
-            for line in data.split(b"\n")[:-1]:
-                self._lines += 1
+                begin = max(self._files.size(self._path) - MAX_FILE_BYTES, 0)
+                with closing(self._files.open(self._path, read_only=True)) as file:
+                    data = file.pread(MAX_FILE_BYTES, begin)
+            lines = data.split(b"\n")[:-1]
+            self._lines = MAX_LINES if begin else len(lines)
+            for line in lines[-MAX_LINES:]:
                 for removal in _removals(line):
                     journal.add(removal)
-            self._size_bytes = data.rfind(b"\n") + 1
+            self._size_bytes = begin + data.rfind(b"\n") + 1
             self._journal = journal
         return self._journal
 

@@ -228,11 +228,12 @@ def test_a_quantile_is_one_of_the_values() -> None:
 
 
 def test_how_long_the_fixture_takes_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert fixture.main(tests=1) == 0
+    assert fixture.main(tests=1, rounds=1) == 0
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     often = [f"fixture_{each}{end}" for each in ("start", "stop") for end in ("", "_p90")]
     once = ["cluster_start", "before_test", "snapshot", "restore", "after_test"]
-    assert names == [*often, *(f"fixture_{each}" for each in once)]
+    beside = [f"first_message_{each}" for each in ("horolog", "librdkafka")]
+    assert names == [*often, *(f"fixture_{each}" for each in once), *beside]
 
 
 def test_a_segment_is_found_among_many_and_after_changes() -> None:

@@ -86,7 +86,7 @@ def test_a_segment_waits_for_an_older_one(horolog_broker: BrokerThread, ask: Run
 
     async def roll() -> None:
         async with horolog.Admin(horolog_broker.address) as admin:
-            await admin.alter_topic("clicks", {"segment.bytes": "50"})
+            await admin.alter_topic("clicks", {"segment.bytes": "100"})
 
     asyncio.run(roll())
     append(horolog_broker, HOUR_MS)

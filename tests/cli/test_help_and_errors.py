@@ -1,7 +1,10 @@
 """Help, short names, suggestions, completion, and errors as objects."""
 
 import json
+import re
 from collections.abc import Callable
+from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ import pytest
 
 from horolog.cli.app import whole_program
 from horolog.cli.failures import report
+from horolog.cli.hints import all_hints
 from horolog.client.errors import IN_PYTHON, Remedy, SecurityError, TlsFailed
 from horolog.testing.program import CommandResult, Program
 
@@ -40,6 +44,55 @@ def test_a_mistyped_command_suggests_a_harmless_one(run: Run) -> None:
     assert "Did you mean 'describe'?" in run("topic", "descrbe", code=2).err
     assert "Did you mean 'consume'?" in run("consme", code=2).err
     assert "`horolog topic --help` shows which there are" in run("topic", "xyz", code=2).err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["ls"], "`horolog topic list`"),
+        (["topics", "delete", "t"], "`horolog topic list`"),
+        (["groups"], "`horolog group list`"),
+        (["seek", "g"], "`horolog consume TOPIC --from TIME`"),
+        (["XADD", "t", "v"], "`horolog produce TOPIC VALUE`"),
+        (["topic", "info", "t"], "`horolog topic describe TOPIC`"),
+        (["-L", "-b", "127.0.0.1:9092"], "`horolog topic list`"),
+        (["lag", "--group", "g"], "`horolog lag NAME`"),
+        (["consume", "t", "--since", "1h"], "--from @-1h"),
+        (["consume", "t", "--since=1h"], "--from @-1h"),
+        (["consume", "t", "--tail", "5"], "--last N"),
+        (["consume", "t", "--last", "1h"], "--from @-1h"),
+        (["consume", "t", "-o", "beginning"], "--from earliest"),
+        (["consume", "t", "--from-beginning"], "--from earliest"),
+        (["produce", "t", "--bootstrap-server", "x"], "--server HOST:PORT"),
+        (["topic", "list", "-b", "x"], "--server HOST:PORT"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_words_of_other_tools_get_a_hint(run: Run, arguments: list[str], hint: str) -> None:
+    said = run(*arguments, code=2)
+    assert said.out == ""
+    assert hint in said.err.splitlines()[-1]
+    found = error_of(run(*arguments, "--json", code=2))
+    assert found["error"] == "WRONG_USAGE"
+    assert hint in found["cure"]
+
+
+def options_in(text: str) -> set[str]:
+    return set(re.findall(r"--[a-z][a-z-]*", text))
+
+
+def test_hints_name_only_what_there_is_and_nothing_that_destroys(run: Run) -> None:
+    helps = cache(lambda *words: run(*words, "--help").out)
+    for path, hint in all_hints():
+        words = set(re.findall(r"[a-z]+", hint))
+        assert not {"delete", "remove", "rm", "trim", "repair", "promote", "seek"} & words
+        for command in re.findall(r"`horolog ([^`]+)`", hint):
+            names = takewhile(str.islower, re.findall(r"[\w-]+", command.partition(" --")[0]))
+            shown = helps(*(name for name in names if not name.startswith("-")))
+            assert options_in(command) <= options_in(shown), hint
+        rest = re.sub("`[^`]+`", "", hint)
+        if path:
+            assert options_in(rest) <= options_in(helps(*path.split())), hint
 
 
 def test_an_alias_is_no_command_of_its_own(run: Run) -> None:

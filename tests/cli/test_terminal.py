@@ -111,5 +111,5 @@ def test_no_time_is_broken_on_80_columns(horolog_broker: BrokerThread) -> None:
     server = ("--server", horolog_broker.address)
     shown = on_terminal("explain", "retention", "clicks", *server, all_of_it=True).err
     (row,) = [line for line in shown.splitlines() if line.rstrip().endswith("future")]
-    assert re.search(r"0 +39 B +\S{20}000Z +in 1[67] d( \d+ h)? +offset 0: future", row)
+    assert re.search(r"0 +73 B +\S{20}000Z +in 1[67] d( \d+ h)? +offset 0: future", row)
     assert len(row.rstrip()) <= 80

@@ -60,6 +60,24 @@ def test_the_list_has_messages_bytes_times_and_retention(ask: Run, clicks: str) 
     assert [clicks, "2", "3", str(size), "B", FIRST, LAST, "1GiB"] in rows
 
 
+def test_first_and_last_are_the_smallest_and_largest_times(
+    ask: Run, horolog: Program, topic: str
+) -> None:
+    ask("topic", "create", topic, "--partitions", "2", "--set", "retention.ms=-1")
+    times = ((0, 5000), (0, 2000), (0, 9000), (0, 7000), (1, 3000), (1, None), (1, 2500))
+    lines = [
+        json.dumps(
+            {"value": "v", "partition": n, "timestamp_ms": None if t is None else BASE_MS + t}
+        )
+        for n, t in times
+    ]
+    horolog.ok("produce", topic, "--json", stdin="\n".join(lines))
+    (found,) = (one for one in ask("topic", "ls", "--json").objects if one["topic"] == topic)
+    assert (found["first_ms"], found["last_ms"]) == (BASE_MS + 2000, BASE_MS + 9000)
+    said = ask("topic", "delete", topic, "--json").objects
+    assert (said[0]["first_ms"], said[0]["last_ms"]) == (BASE_MS + 2000, BASE_MS + 9000)
+
+
 def test_the_list_over_kafkas_protocol(ask: Run, server: BrokerThread, clicks: str) -> None:
     kafka = ("--server", f"kafka://{server.kafka_address}")
     (found,) = (
@@ -149,6 +167,36 @@ def test_a_terminal_is_asked_before_messages_are_trimmed(ask: Run, clicks: str) 
     assert on_terminal(*trim, "--yes", all_of_it=True, typed="").code == 0
     (described,) = ask("topic", "describe", clicks, "--json").objects
     assert [one["log_start_offset"] for one in described["partitions"]] == [1, 0]
+
+
+@pytest.mark.usefixtures("address")
+@pytest.mark.parametrize(
+    ("command", "unchanged"),
+    [
+        (["topic", "delete"], "nothing was deleted"),
+        (["topic", "trim", "--before", "latest"], "nothing was deleted"),
+        (["group", "delete"], "nothing was deleted"),
+        (["group", "seek", "--to", "earliest"], "nothing was moved"),
+    ],
+    ids=" ".join,
+)
+def test_ctrl_d_answers_no_question(
+    server: BrokerThread, clicks: str, command: list[str], unchanged: str
+) -> None:
+    with blocking.Admin(server.address) as admin:
+        admin.commit_position(clicks, clicks, 0, 1)
+    said = on_terminal(*command, clicks, all_of_it=True, typed="\x04")
+    assert said.code == 1
+    last = said.err.splitlines()[-1]
+    expected = f"{unchanged}: the question was not answered"
+    assert last == f"horolog: {expected}. Give --yes to do it without the question"
+    as_json = on_terminal(*command, clicks, "--json", all_of_it=True, typed="maybe\n\x04")
+    assert as_json.code == 1
+    assert json.loads(as_json.err.splitlines()[-1]) == {
+        "error": "FAILED",
+        "message": expected,
+        "cure": "Give --yes to do it without the question",
+    }
 
 
 @pytest.mark.usefixtures("address")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from horolog.protocol.api.broker.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
+from horolog.protocol.api.log.init_producer_id import INIT_PRODUCER_ID, InitProducerIdResponse
 from horolog.protocol.api.native.frames import (
     RequestHead,
     decode_body,
@@ -30,8 +31,8 @@ Handler = Callable[[RequestHead, Any, asyncio.StreamWriter], Awaitable[Reply]]
 
 @dataclass
 class ScriptedBroker:
-    """Listens on a real socket and answers as `handler` says; api-versions by itself, and
-    describe-configs with no settings unless the handler `describes`."""
+    """Listens on a real socket and answers as `handler` says; api-versions and init-producer-id by
+    itself, and describe-configs with no settings unless the handler `describes`."""
 
     handler: Handler
     served: list[ApiVersion] = field(
@@ -60,6 +61,8 @@ class ScriptedBroker:
                     reply: Reply = ApiVersionsResponse(api_keys=self.served)
                 elif head.api_key == DESCRIBE_CONFIGS.key and not self.describes:
                     reply = DescribeConfigsResponse(results=[])
+                elif head.api_key == INIT_PRODUCER_ID.key:
+                    reply = InitProducerIdResponse(producer_id=1, producer_epoch=0)
                 else:
                     self.requests.append((head, body))
                     reply = await self.handler(head, body, writer)

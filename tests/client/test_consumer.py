@@ -42,8 +42,8 @@ T0 = 1_479_144_272_000
 
 
 async def fill(address: str, topic: str, times: list[int], **options: Any) -> None:
-    """One message for each time; its value is its offset."""
-    async with Producer(address) as producer:
+    """One message for each time, in format v1; its value is its offset."""
+    async with Producer(address, idempotent=False) as producer:
         records = [NewRecord(str(n).encode(), None, time) for n, time in enumerate(times)]
         await producer.send_many(topic, records, **options)
 

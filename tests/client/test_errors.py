@@ -43,6 +43,7 @@ RETRIABLE = {
     "PartlySent": False,
     "ProtocolError": False,
     "SecurityError": False,
+    "SendsFailed": False,
     "TimeError": False,
     "TlsFailed": False,
 }
@@ -108,6 +109,7 @@ def test_codes_that_stay_p2c(code: int) -> None:
         (horolog.ConnectionFailed, OSError),
         (horolog.ClientClosed, RuntimeError),
         (horolog.PartlySent, RuntimeError),
+        (horolog.SendsFailed, RuntimeError),
         (horolog.TimeError, ValueError),
         (horolog.SecurityError, ValueError),
         (horolog.TlsFailed, ConnectionError),

@@ -124,7 +124,7 @@ async def test_headers_stay_with_their_messages_when_one_is_refused(address: str
 
 
 async def test_an_idempotent_producer_waits_for_all(address: str) -> None:
-    with pytest.raises(ValueError, match="needs acks='all', not 1"):
+    with pytest.raises(ValueError, match="needs acks='all', not acks=1"):
         Producer(address, acks=1, idempotent=True)
 
 

@@ -38,12 +38,25 @@ class Messages:
         admin.create_topics([new])[topic].result(_SECONDS)
 
     def send(
-        self, topic: str, values: Sequence[str], *, time_ms: int = _NOW, partition: int = 0
+        self,
+        topic: str,
+        values: Sequence[str],
+        *,
+        time_ms: int = _NOW,
+        partition: int = 0,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         """Send values to a partition; each is its own key."""
         producer = Producer(self._servers)
         for value in values:
-            producer.produce(topic, value.encode(), value.encode(), partition, timestamp=time_ms)
+            producer.produce(
+                topic,
+                value.encode(),
+                value.encode(),
+                partition,
+                timestamp=time_ms,
+                headers=[*(headers or {}).items()],
+            )
         assert producer.flush(_SECONDS) == 0
 
     def send_minutes(self, topic: str, *minutes: Sequence[str]) -> list[int]:

@@ -12,10 +12,11 @@ from .installing import PROGRAMS
 _HEAD: Final = """\
 ## Frameworks, and programs with their state in topics
 
-`make ecosystem` runs each of these against a broker in a process of its own, unchanged, as its
-registry has it. Every test run has the first one. [A window by its name](kafka-windows.md) means:
-from the first message to the last one and the end, then late messages, also of a partition that
-had none.
+`make ecosystem` runs each of these, unchanged, as its registry has it: celery, faust-streaming and
+Spark's source and sink at the broker of [the fixture](testing.md) `kafka_bootstrap`; the others,
+and all windows by name, at a broker in a process of its own. Every test run has the first one. [A
+window by its name](kafka-windows.md) means: from the first message to the last one and the end,
+then late messages, also of a partition that had none.
 """
 
 _WINDOW: Final = "a window by its name"

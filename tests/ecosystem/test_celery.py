@@ -1,4 +1,4 @@
-"""Celery with Kafka as the broker of its tasks."""
+"""Celery with Kafka as the broker of its tasks, at the broker of the fixture `kafka_bootstrap`."""
 
 from pathlib import Path
 
@@ -11,6 +11,12 @@ from .running import run, running, tail
 
 _LIMIT_SECONDS = 600
 """The first run installs Celery."""
+
+
+@pytest.fixture
+def address(kafka_bootstrap: str) -> str:
+    """The address of the fixture's broker, in place of that of a process of its own."""
+    return kafka_bootstrap
 
 
 @pytest.mark.ecosystem

@@ -1,14 +1,16 @@
-"""The examples in the descriptions of Python's Kafka clients, as their packages have them.
+"""The examples in the descriptions of Python's Kafka clients, as their packages have them, at the
+broker of the fixture `kafka_bootstrap`.
 
-Only the address is another one. Not run: examples that need a Schema Registry, and code that goes
-on from an endless loop of another example.
+Only the address is another one. All that need a broker are run, except those that need a Schema
+Registry too, which come after the others in confluent-kafka's description. What their web sites
+have beyond that is not in the packages.
 """
 
 import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import distributions
 from pathlib import Path
@@ -28,7 +30,13 @@ _ADDRESSES: Final = re.compile(r"localhost:\d+|mybroker")
 _CALL: Final = re.compile(r"\b(Kafka(?:Consumer|Producer))\(((?:[^()]|\(\))*)\)")
 """A client of kafka-python, which has a default address."""
 
-pytestmark = [pytest.mark.ecosystem, pytest.mark.timeout(_LIMIT_SECONDS)]
+pytestmark = pytest.mark.timeout(_LIMIT_SECONDS)
+
+
+@pytest.fixture
+def address(kafka_bootstrap: str) -> str:
+    """The address of the fixture's broker, in place of that of a process of its own."""
+    return kafka_bootstrap
 
 
 def description(package: str, path: Sequence[str] = sys.path) -> str:
@@ -104,6 +112,7 @@ def test_producers(
         ("kafka-python", ("IsolationLevel",), "txn_topic", "topic='txn_topic'"),
     ],
 )
+@pytest.mark.ecosystem
 def test_consumers(
     address: str,
     messages: Messages,
@@ -128,6 +137,7 @@ def test_consumers(
         wait_until(has_shown, within_s=_SECONDS, state=partial(tail, log))
 
 
+@pytest.mark.ecosystem
 def test_kafka_python_produces(address: str, messages: Messages, tmp_path: Path) -> None:
     """All examples of its producer, one after the other, but for transactions."""
     ours = [
@@ -153,6 +163,7 @@ def test_kafka_python_produces(address: str, messages: Messages, tmp_path: Path)
         ("TopicPartition('foobar', 2)", "foobar", 2, "anything", ""),
     ],
 )
+@pytest.mark.ecosystem
 def test_kafka_python_reads_json_and_one_message_of_a_partition(
     address: str,
     messages: Messages,
@@ -177,6 +188,7 @@ def test_kafka_python_reads_json_and_one_message_of_a_partition(
     assert said in log.read_text()
 
 
+@pytest.mark.ecosystem
 def test_kafka_python_on_the_command_line(address: str, messages: Messages, tmp_path: Path) -> None:
     (code,) = (code for code in examples(description("kafka-python"), "bash") if "admin" in code)
     commands = [
@@ -197,6 +209,7 @@ def test_confluent_kafka_creates_topics(address: str, messages: Messages, tmp_pa
     assert sorted(log.read_text().splitlines()) == ["Topic topic1 created", "Topic topic2 created"]
 
 
+@pytest.mark.ecosystem
 def test_transactions_are_refused_at_once(address: str, tmp_path: Path) -> None:
     """The example goes on from an earlier one."""
     codes = [example("kafka-python", has) for has in ("Fire-and-forget", "begin_transaction")]
@@ -206,25 +219,119 @@ def test_transactions_are_refused_at_once(address: str, tmp_path: Path) -> None:
     assert log.read_text().rstrip().endswith("UnsupportedVersionError")
 
 
+@pytest.mark.ecosystem
+def test_kafka_python_reads_headers_and_measures(
+    address: str, messages: Messages, tmp_path: Path
+) -> None:
+    """Both examples go on from an earlier one; the first of them has no end."""
+    messages.create("foobar", {}, partitions=3)
+    first, metrics, headers = (
+        example("kafka-python", has)
+        for has in ("TopicPartition('foobar', 2)", "consumer.metrics()", "print (msg.headers)")
+    )
+    log = tmp_path / "log"
+    path = script(tmp_path, at(address, f"{first}\n{metrics}\nprint(*metrics)\n{headers}"))
+    with running([sys.executable, "-u", path], log) as process:
+
+        def has_shown() -> bool:
+            assert process.poll() is None, "it ended"
+            messages.send("foobar", ["1"], partition=2, headers={"content-encoding": "base64"})
+            return "[('content-encoding', b'base64')]" in log.read_text()
+
+        wait_until(has_shown, within_s=_SECONDS, state=partial(tail, log))
+    assert "consumer-fetch-manager-metrics" in log.read_text()
+
+
 @pytest.mark.parametrize("has", ["# from faststream.rabbit import", "class User(BaseModel)"])
+@pytest.mark.ecosystem
 def test_faststream(address: str, messages: Messages, tmp_path: Path, has: str) -> None:
     """The application is run by a line of its own, in place of FastStream's command."""
-    python = python_of("faststream")
-    (packages,) = python.parents[1].glob("lib/python*/site-packages")
-    said = examples(description("faststream", [str(packages)]))
-    (code,) = (code for code in said if has in code)
+    code = f"{of_faststream(has)}\nimport asyncio\nasyncio.run(app.run())\n"
     for topic in ("in", "out"):
         messages.create(topic, {})
     log = tmp_path / "log"
-    code = at(address, f"{code}\nimport asyncio\nasyncio.run(app.run())\n")
-    with running([python, script(tmp_path, code)], log):
-
-        def has_answered() -> bool:
-            messages.send("in", ['{"user": "John", "user_id": 1}'])
-            return messages.end("out") > 0
-
-        wait_until(has_answered, within_s=_SECONDS, state=partial(tail, log))
+    with running([python_of("faststream"), script(tmp_path, at(address, code))], log):
+        send_until(
+            messages, "in", '{"user": "John", "user_id": 1}', log, lambda: messages.end("out") > 0
+        )
     ((_, value),) = messages.read("out", 1)
     assert value is not None
     assert "John" in value.decode()
     assert value.decode().startswith("User: ")
+
+
+@pytest.mark.parametrize(
+    ("has", "run_by", "topic", "value", "shown"),
+    [
+        (
+            "base_dep",
+            "import asyncio\nasyncio.run(app.run())",
+            "in-test",
+            '{"user": "John", "user_id": 1}',
+            "John",
+        ),
+        ("aiohttp", "", "test", '"first"', "first"),
+        (
+            "FastAPI",
+            "import asyncio\n"
+            "async def serve():\n"
+            "    async with app.router.lifespan_context(app):\n"
+            "        await asyncio.Event().wait()\n"
+            "asyncio.run(serve())",
+            "test",
+            '{"m": {}}',
+            "",
+        ),
+    ],
+    ids=["dependency", "aiohttp", "fastapi"],
+)
+@pytest.mark.ecosystem
+def test_faststream_in_programs(
+    address: str,
+    messages: Messages,
+    tmp_path: Path,
+    has: str,
+    run_by: str,
+    topic: str,
+    value: str,
+    shown: str,
+) -> None:
+    """The one with a dependency goes on from the first example; that with aiohttp gets a free port,
+    and that with FastAPI is served to nobody."""
+    code = of_faststream(has).replace("run_app(app)", "run_app(app, port=0)")
+    if has == "base_dep":
+        code = f"{of_faststream('# from faststream.rabbit import')}\n{code}"
+    else:
+        code = f"import site\nsite.addsitedir({str(Path(pytest.__file__).parents[1])!r})\n{code}"
+    for each in ("in", "in-test", "out", "response", "test"):
+        messages.create(each, {})
+    log = tmp_path / "log"
+    path = script(tmp_path, at(address, f"{code}\n{run_by}\n"))
+
+    def has_handled() -> bool:
+        return shown in log.read_text() if shown else messages.end("response") > 0
+
+    with running([python_of("faststream"), "-u", path], log):
+        send_until(messages, topic, value, log, has_handled)
+    if not shown:
+        assert messages.read("response", 1) == [(None, b'{"response":"Hello, world!"}')]
+
+
+def of_faststream(has: str) -> str:
+    """The example of FastStream's description that has this text."""
+    (packages,) = python_of("faststream").parents[1].glob("lib/python*/site-packages")
+    said = examples(description("faststream", [str(packages)]))
+    (code,) = (code for code in said if has in code)
+    return code
+
+
+def send_until(
+    messages: Messages, topic: str, value: str, log: Path, is_done: Callable[[], bool]
+) -> None:
+    """Send again and again: a subscriber begins with what is sent after it started."""
+
+    def tried() -> bool:
+        messages.send(topic, [value])
+        return is_done()
+
+    wait_until(tried, within_s=_SECONDS, state=partial(tail, log))

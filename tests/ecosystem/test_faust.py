@@ -1,4 +1,5 @@
-"""faust with a table, which is made of a compacted topic whenever it starts."""
+"""faust with a table, which is made of a compacted topic whenever it starts, at the broker of the
+fixture `kafka_bootstrap`."""
 
 import json
 from functools import partial
@@ -14,6 +15,12 @@ from .running import running, tail
 
 _LIMIT_SECONDS = 600
 """The first run installs faust."""
+
+
+@pytest.fixture
+def address(kafka_bootstrap: str) -> str:
+    """The address of the fixture's broker, in place of that of a process of its own."""
+    return kafka_bootstrap
 
 
 @pytest.mark.ecosystem

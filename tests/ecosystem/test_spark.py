@@ -1,4 +1,4 @@
-"""Spark's own source and sink for Kafka."""
+"""Spark's own source and sink for Kafka, at the broker of the fixture `kafka_bootstrap`."""
 
 from collections import Counter
 from pathlib import Path
@@ -15,6 +15,12 @@ _LIMIT_SECONDS = 900
 """The first run installs Spark."""
 
 pytestmark = [pytest.mark.ecosystem, pytest.mark.timeout(_LIMIT_SECONDS)]
+
+
+@pytest.fixture
+def address(kafka_bootstrap: str) -> str:
+    """The address of the fixture's broker, in place of that of a process of its own."""
+    return kafka_bootstrap
 
 
 @pytest.fixture

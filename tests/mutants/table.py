@@ -64,6 +64,20 @@ MUTANTS: Final = (
         "storage/test_retention.py::test_age",
     ),
     Mutant(
+        "journal: a removal that does not continue the last one is an entry of its own",
+        "storage/directory/journal.py",
+        "last.first_offset <= removal.first_offset <= last.end_offset",
+        "last.first_offset <= removal.first_offset",
+        "metadata/test_journal.py::test_it_is_the_plain_list",
+    ),
+    Mutant(
+        "journal: a log is complete from the largest time that left it, not from the last one",
+        "server/completeness.py",
+        "max(known.largest_ms, each.largest_timestamp_ms)",
+        "each.largest_timestamp_ms",
+        "removals/test_answers.py::test_the_largest_time_counts_not_the_last",
+    ),
+    Mutant(
         "admission: a limit for one direction wins over the limit for both",
         "storage/log/timestamp_range.py",
         "before = both if before is None else before",
@@ -179,10 +193,17 @@ MUTANTS: Final = (
     ),
     Mutant(
         "window topics: a reader finds the end at the offset that it asks for",
-        "server/handlers/window_answers.py",
-        "end = max(latest, read.kept_offset)",
-        "end = latest",
+        "server/handlers/window_fetch.py",
+        "last_stable_offset = max(latest, read.kept_offset)",
+        "last_stable_offset = latest",
         "window_topics/test_broker.py::test_positions_between_the_log_start_and_the_log_end",
+    ),
+    Mutant(
+        "window topics: sets go as stored only behind the first that does",
+        "server/window_memory.py",
+        "if known is None or not known.stored[0] <= offset < known.stored[1]:",
+        "if known is None or not offset < known.stored[1]:",
+        "window_topics/test_as_stored.py::test_a_reader_that_goes_back_gets_the_messages_of_the_window",
     ),
     Mutant(
         "window topics: an append of other times wakes no reader",
@@ -225,5 +246,19 @@ MUTANTS: Final = (
         "            broker.trusted_time.believe()\n",
         "            pass\n",
         "plugin/test_clock.py::test_retention_follows_a_clock_that_was_set_back_to_another_year",
+    ),
+    Mutant(
+        "test kit: a file that a snapshot shares is copied before it is changed",
+        "testing/files.py",
+        "        if not read_only:\n            _unshare(path)\n",
+        "",
+        "plugin/test_cluster.py::test_a_snapshot_stays_as_it_is_when_a_closed_segment_is_truncated",
+    ),
+    Mutant(
+        "test kit: fixtures of the session store before those of a module",
+        "testing/plugin.py",
+        "for name in named.staying:",
+        "for name in ():",
+        "plugin/test_runs.py::test_fixtures_of_the_session_come_first_and_stay",
     ),
 )

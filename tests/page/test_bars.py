@@ -207,3 +207,18 @@ def test_a_topic_without_times_says_so(open_page: Open, broker: BrokerThread) ->
     page = open_page("#nothing/0")
     expect(page.locator("#bars")).to_contain_text("No message has a time in this stretch.")
     expect(bars(page)).to_have_count(0)
+
+
+def test_it_says_from_when_on_a_topic_is_complete(open_page: Open, broker: BrokerThread) -> None:
+    async def trim() -> None:
+        async with Admin(broker.address) as admin, Producer(broker.address) as producer:
+            now_ms = broker.clock.now_ms()
+            for age_ms in (3_000, 2_000, 2_500, 1_000):
+                await producer.send("trimmed", b"v", timestamp_ms=now_ms - age_ms)
+            await admin.delete_records("trimmed", 0, 2)
+
+    run(trim())
+    page = open_page("#trimmed/0")
+    said = page.locator("#bars-note")
+    expect(said).to_contain_text(re.compile(r"2 messages from .* Complete from \S+ \S+ UTC on: "))
+    expect(said).to_contain_text("earlier messages are gone (trim, last at ")

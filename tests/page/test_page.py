@@ -439,3 +439,16 @@ def test_what_turns_or_hides_text_is_escaped_as_the_command_line_does(
             )
             expect(row.locator(".header")).to_have_text(f"n{printable(MARKS)} = {printable(MARKS)}")
             expect(page.locator("#consumers")).to_contain_text(f"p{printable(MARKS)}")
+
+
+def test_a_long_name_leaves_room_for_its_neighbours_on_a_phone(open_page: Open) -> None:
+    page = open_page("#sensors/0", viewport={"width": 390, "height": 844})
+    row = page.locator("#lags tbody tr").first
+    too_narrow = row.evaluate(
+        """row => {
+          row.cells[1].textContent = "a-very-long-name-".repeat(12) + "x".repeat(100);
+          return [...row.cells].filter(cell => cell.scrollWidth > cell.clientWidth)
+            .map(cell => cell.textContent);
+        }"""
+    )
+    assert too_narrow == []

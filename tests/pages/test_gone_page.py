@@ -1,4 +1,4 @@
-"""docs/gone.md: the session with `horolog explain gone`, with the output it shows."""
+"""docs/gone.md: one session from its beginning to its end, with the output it shows."""
 
 from pathlib import Path
 
@@ -8,6 +8,8 @@ from .shell import Shell, blocks, comparable
 
 
 def test_the_page_shows_what_happens(tmp_path: Path, horolog_broker: BrokerThread) -> None:
-    (written,) = blocks("gone.md").values()
+    session = blocks("gone.md")
+    assert len(session) == 3
     with Shell(tmp_path, {"HOROLOG_SERVER": horolog_broker.address}) as shell:
-        assert comparable(shell.run(written)) == comparable(written)
+        for name, written in session.items():
+            assert comparable(shell.run(written)) == comparable(written), name

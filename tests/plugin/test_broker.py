@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import horolog
+from horolog.protocol.errors import InvalidConfig
 from horolog.server.network.listener import CannotListen
 from horolog.testing.broker import BrokerThread
 
@@ -118,21 +119,37 @@ def test_a_restart_keeps_address_and_messages(horolog_broker: BrokerThread) -> N
     assert send(horolog_broker, horolog_broker.clock.now_ms()) == [1]
 
 
-def test_no_other_socket_gets_the_port_of_a_broker_that_starts_again(tmp_path: Path) -> None:
+def test_no_other_socket_gets_the_ports_of_a_broker_that_may_start_again(tmp_path: Path) -> None:
     broker = BrokerThread(tmp_path / "data", {"kafka.listen": "127.0.0.1:0"})
     with broker:
         addresses = broker.address, broker.kafka_address
-        broker._halt()
-        for address in addresses:
-            host, _, port = str(address).partition(":")
-            with socket.socket() as other, pytest.raises(OSError, match="in use"):
-                other.bind((host, int(port)))
-        broker.start()
-        assert (broker.address, broker.kafka_address) == addresses
+        for stop in (broker.stop, broker.faults.stop_leader):
+            stop()
+            for address in addresses:
+                with pytest.raises(ConnectionRefusedError):
+                    socket.create_connection(place_of(address))
+                with socket.socket() as other, pytest.raises(OSError, match="in use"):
+                    other.bind(place_of(address))
+            broker.start()
+            assert (broker.address, broker.kafka_address) == addresses
     with socket.socket() as other:
-        host, _, port = str(addresses[0]).partition(":")
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        other.bind((host, int(port)))
+        other.bind(place_of(addresses[0]))
+
+
+def place_of(address: str | None) -> tuple[str, int]:
+    host, _, port = str(address).partition(":")
+    return host, int(port)
+
+
+def test_settings_that_a_broker_refuses_do_not_cost_it_its_ports(
+    horolog_broker: BrokerThread,
+) -> None:
+    address = horolog_broker.address
+    with pytest.raises(InvalidConfig), horolog_broker.borrowed({"retention.ms": "soon"}):
+        pass
+    assert horolog_broker.is_running
+    assert horolog_broker.address == address
 
 
 def test_what_keeps_a_broker_from_starting_is_raised(tmp_path: Path) -> None:

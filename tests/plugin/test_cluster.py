@@ -70,3 +70,42 @@ def test_what_a_cluster_refuses(tmp_path: Path, horolog_cluster: BrokerCluster) 
     horolog_cluster.stop()
     with pytest.raises(RuntimeError, match="no follower is running"):
         horolog_cluster.promote()
+
+
+@pytest.fixture
+def in_segments(horolog_cluster: BrokerCluster) -> BrokerCluster:
+    """With a topic whose segments are a minute long."""
+    with blocking.Admin(horolog_cluster.address) as admin:
+        admin.create_topic("a", settings={"segment.ms": "60000"})
+    return horolog_cluster
+
+
+def test_a_snapshot_stays_as_it_is_when_a_closed_segment_is_truncated(
+    in_segments: BrokerCluster,
+) -> None:
+    """A broker that lost its disk leads, and the others truncate what it does not have."""
+    cluster, (first, second, third) = in_segments, in_segments.brokers
+    send(cluster, b"one")
+    cluster.wait_in_sync()
+    before = third.snapshot()
+    send(cluster, b"two")
+    cluster.clock.step(61)
+    send(cluster, b"three")
+    snapshot = cluster.snapshot()
+    assert len(list(first.data_dir.glob("a-0/*.log"))) == 2
+
+    cluster.stop()
+    third.replace_data(before)
+    third.start({"cluster.follow": first.address})
+    cluster.promote(third, accept_loss=True)
+    for broker in (first, second):
+        cluster.rejoin(broker)
+    send(cluster, b"other", b"others")
+    cluster.wait_in_sync()
+    for broker in cluster.brokers:
+        assert broker.topic("a").values() == [b"one", b"other", b"others"]
+
+    for _ in range(2):
+        snapshot.restore()
+        for broker in cluster.brokers:
+            assert broker.topic("a").values() == [b"one", b"two", b"three"]

@@ -91,6 +91,13 @@ def test_settings_hold_nowhere_else(filled, horolog_broker, topics):
 def test_a_test_without_the_broker(tmp_path):
     assert not list(tmp_path.iterdir())
 
+def test_the_leader_is_stopped(filled, horolog_broker):
+    horolog_broker.faults.stop_leader()
+
+def test_the_leader_was_started_again(filled, horolog_broker, topics, kafka_bootstrap):
+    assert horolog_broker.kafka_address == kafka_bootstrap
+    assert topics() == ["kept"]
+
 def test_a_broker_that_is_taken_by_its_name(request):
     broker = request.getfixturevalue("horolog_broker")
     with blocking.Producer(broker.address) as producer:
@@ -141,6 +148,71 @@ def test_of_the_session(of_session, topics):
     assert topics() == ["session"]
 """
 
+STOPPED = """
+import pytest
+from horolog import blocking
+
+@pytest.fixture(scope="module")
+def stopping(horolog_broker):
+    with blocking.Producer(horolog_broker.address) as producer:
+        producer.send("module", b"value")
+    yield
+    horolog_broker.stop()
+
+def test_it_is_stopped_after_the_module(stopping, horolog_broker):
+    assert horolog_broker.topic("module").values() == [b"value"]
+"""
+
+LATER = """
+import pytest
+from horolog import blocking
+
+@pytest.fixture(scope="module")
+def of_module(horolog_broker):
+    with blocking.Producer(horolog_broker.address) as producer:
+        producer.send("module", b"value")
+
+@pytest.fixture(scope="session")
+def first_of_session(horolog_broker):
+    with blocking.Producer(horolog_broker.address) as producer:
+        producer.send("first", b"value")
+
+@pytest.fixture(scope="session")
+def named_by_another(first_of_session):
+    pass
+
+@pytest.fixture(scope="session")
+def absent(horolog_broker):
+    pytest.skip("it is not here")
+
+@pytest.fixture
+def topics(horolog_broker):
+    def find():
+        with blocking.Admin(horolog_broker.address) as admin:
+            return sorted(admin.list_topics())
+    return find
+
+def test_what_a_module_made_is_gone_though_it_stopped_the_broker(topics):
+    assert topics() == ["session"]
+
+def test_the_session_comes_before_the_module(of_module, topics):
+    assert topics() == ["first", "module", "session"]
+
+def test_a_fixture_of_the_session_that_comes_later(of_module, named_by_another, topics):
+    assert topics() == ["first", "module", "session"]
+
+def test_one_that_is_absent_concerns_no_other_test(absent):
+    assert False
+"""
+
+AFTER_LATER = """
+from horolog import blocking
+
+def test_the_module_is_gone_and_the_session_stays(horolog_broker):
+    with blocking.Admin(horolog_broker.address) as admin:
+        assert sorted(admin.list_topics()) == ["first", "session"]
+"""
+
 LAST = """
 from horolog import blocking
 
@@ -162,6 +234,7 @@ def passed(run_pytest: Callable[..., str]) -> Counter[str]:
     modules = {f"test_example_{number}": source for number, source in enumerate(EXAMPLES)}
     modules |= {"test_plain": SYNCHRONOUS, "test_isolation": ISOLATION}
     modules |= {"conftest": OF_SESSION, "test_y": LATE, "test_z": LAST, "test_first": FIRST}
+    modules |= {"test_za": STOPPED, "test_zb": LATER, "test_zc": AFTER_LATER}
     told = run_pytest(modules, "--verbose")
     return Counter(re.findall(r"^(\w+)\.py::\S.* PASSED", told, re.MULTILINE))
 
@@ -202,7 +275,11 @@ def test_plain_tests_with_warnings_as_errors(passed: Counter[str]) -> None:
 
 
 def test_each_test_finds_what_wider_fixtures_made(passed: Counter[str]) -> None:
-    assert [passed[name] for name in ("test_isolation", "test_y", "test_z")] == [7, 4, 1]
+    assert [passed[name] for name in ("test_isolation", "test_y", "test_z")] == [9, 4, 1]
+
+
+def test_fixtures_of_the_session_come_first_and_stay(passed: Counter[str]) -> None:
+    assert [passed[name] for name in ("test_za", "test_zb", "test_zc")] == [1, 3, 1]
 
 
 def test_the_fixtures_are_listed_with_their_meaning(run_pytest: Callable[..., str]) -> None:

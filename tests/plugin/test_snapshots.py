@@ -1,7 +1,9 @@
 """Snapshots of a broker, and going back to them."""
 
 import asyncio
+import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from horolog import TopicAlreadyExists, blocking
 from horolog.protocol.api.log.init_producer_id import InitProducerIdRequest
 from horolog.protocol.errors import UnknownTopicOrPartition
 from horolog.testing.broker import BrokerThread
+from horolog.testing.files import QuickFiles
 from horolog.testing.program import Program
 from horolog.testing.snapshots import copy_directory
 from horolog.tests.groups.requests import kafka_client
@@ -270,3 +273,17 @@ def test_files_that_go_while_a_directory_is_copied_are_left_out(tmp_path: Path) 
     assert not (target / "gone").exists()
     assert (target / "a-0" / "00.log").stat().st_nlink == 2
     assert (target / "a-0" / "01.log").stat().st_nlink == 1
+
+
+def test_a_file_with_a_second_name_is_copied_before_it_is_changed(tmp_path: Path) -> None:
+    path, second = tmp_path / "a", tmp_path / "second"
+    path.write_bytes(b"closed")
+    os.utime(path, (1, 1))
+    second.hardlink_to(path)
+    with closing(QuickFiles().open(path, read_only=True)):
+        assert path.samefile(second)
+    with closing(QuickFiles().open(path)) as file:
+        assert path.stat().st_mtime == 1
+        file.truncate(2)
+    assert (path.read_bytes(), second.read_bytes()) == (b"cl", b"closed")
+    assert sorted(tmp_path.iterdir()) == [path, second]

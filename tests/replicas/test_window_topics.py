@@ -90,7 +90,7 @@ class Leaders:
             codec: Any = ("none", "gzip", "zstd")[number % 3]
             value = str(len(self.inside))
             address = (at or self.leader).address
-            async with Producer(address, compression=codec, acks="all") as producer:
+            async with Producer(address, compression=codec, idempotent=False) as producer:
                 times = [OUTSIDE_MS[0], FROM_MS + number % 1_000, OUTSIDE_MS[1]]
                 records = [NewRecord(value.encode(), timestamp_ms=time_ms) for time_ms in times]
                 await producer.send_many("w", records)

@@ -36,7 +36,7 @@ from ....protocol.errors import (
 from ...administer.positions import CommittingMember, Position, commit, committed
 from ...administer.searching import find_offset, offsets_at
 from ...results import AfterEnd, Found
-from ..assignment import Assignment, AssignmentRequests
+from ..assignment import Assigned, Assignment, AssignmentRequests
 from ..fetching import TopicPartition
 from .assignors import ASSIGNORS, Assignor, GroupMemberInfo
 from .membership import Membership, fenced
@@ -47,6 +47,9 @@ _GONE_ON: Final = (IllegalGeneration, UnknownMemberId, FencedInstanceId)
 
 _CLOSING_S: Final = 5.0
 """Seconds that the commit of a closing consumer may take."""
+
+_LOOKED_AT_ONCE: Final = 1_000
+"""Topics that are compared with the patterns before other tasks have their turn."""
 
 _log: Final = logging.getLogger("horolog")
 
@@ -138,7 +141,7 @@ class ConsumerGroup:
                 self._start_joining()
         elif self.subscription.auto_commit and self._joining is None:
             await self._commit_in_time()
-        return bool(self._assigned.keys) or self._joining is None
+        return not self._assigned.is_empty or self._joining is None
 
     async def commit(self, positions: Sequence[Position]) -> None:
         """Commit positions as a member of the current generation. Raises an error that says that
@@ -232,7 +235,7 @@ class ConsumerGroup:
     ) -> None:
         """Set the target, if the join has ended or ends while there is nothing to read. Raises the
         errors of the join."""
-        if not self._assigned.keys:
+        if self._assigned.is_empty:
             await asyncio.wait((joining,), timeout=wait_ms / 1000)
         if self._drops_all:
             await self._give_up()
@@ -307,11 +310,16 @@ class ConsumerGroup:
         names, patterns = self.subscription.names, self.subscription.patterns
         asked = [] if patterns else list(dict.fromkeys((*names, *others)))
         response = await self._route.topics(asked)
-        counts = {
-            topic.name: len(topic.partitions)
-            for topic in response.topics
-            if topic.error_code == NO_ERROR and not topic.is_internal
-        }
+        counts: dict[str, int] = {}
+        chosen: dict[str, int] = {}
+        wanted = {*names, *others}
+        for number, topic in enumerate(response.topics, 1):
+            if topic.error_code == NO_ERROR and not topic.is_internal:
+                name, counts[topic.name] = topic.name, len(topic.partitions)
+                if name in wanted or any(pattern.match(name) for pattern in patterns):
+                    chosen[name] = counts[name]
+            if number % _LOOKED_AT_ONCE == 0:
+                await asyncio.sleep(0)
         missing = sorted(set(names) - set(counts))
         if missing and self._counts is None:
             try:
@@ -321,12 +329,7 @@ class ConsumerGroup:
                 raise UnknownTopicOrPartition(
                     f"group {group} cannot read {missing[0]!r}: {error.message}"
                 ) from error
-        wanted = {*names, *others}
-        return {
-            name: count
-            for name, count in sorted(counts.items())
-            if name in wanted or any(pattern.match(name) for pattern in patterns)
-        }
+        return dict(sorted(chosen.items()))
 
     async def _carry_out(self, target: list[TopicPartition]) -> None:
         """Revoke and add partitions until the assignment is `target`."""
@@ -360,9 +363,11 @@ class ConsumerGroup:
             if self.subscription.on_revoked is not None:
                 await _call(self.subscription.on_revoked, list(keys))
         finally:
-            if self.subscription.auto_commit and self.membership.is_member:
-                await self._commit_quietly(self.positions(capped), keys)
-            self._drop(keys)
+            try:
+                if self.subscription.auto_commit and self.membership.is_member:
+                    await self._commit_quietly(self.positions(capped), keys)
+            finally:
+                self._drop(keys)  # also when this is cancelled: the application gave them back
 
     async def _drop_all(self) -> None:
         """Give up all partitions, and an assignment that was not carried out yet: the group went on
@@ -408,6 +413,21 @@ class ConsumerGroup:
             case Found(offset=offset) | AfterEnd(end_offset=offset):
                 return offset
         return None  # no message has a time, so none is left out
+
+    async def reset(self, found: Sequence[Assigned]) -> None:
+        """Move partitions whose messages at the position do not exist, or no longer, to where the
+        subscription's `start` says."""
+        for assigned in found:
+            before = assigned.position
+            offset = await self._start(assigned.key)
+            if assigned.position == before and self._assigned.get(assigned.key) is assigned:
+                assigned.move(offset)
+                _log.warning(
+                    "consumer of group %s: %s-%s has no offset %s; reading goes on at %s "
+                    "(start=%r)",
+                    *(self.subscription.group, *assigned.key, before),
+                    *("the first message" if offset is None else offset, self.subscription.start),
+                )
 
     # Commits.
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from ....clock import Clock
 from ....protocol.api.groups.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
@@ -26,6 +26,7 @@ from ....protocol.api.groups.sync_group import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from ....protocol.api.schema import Api
 from ....protocol.errors import (
     CodedError,
     FencedInstanceId,
@@ -121,13 +122,7 @@ class Membership:
                 for name, metadata in protocols.items()
             ],
         )
-        response: JoinGroupResponse = await self._route.request(
-            JOIN_GROUP,
-            request,
-            to=self._coordinator,
-            wait_ms=self._times.max_poll_interval_ms,
-            lane=self._lane,
-        )
+        response: JoinGroupResponse = await self._meet(JOIN_GROUP, request)
         if response.error_code == MemberIdRequired.code:
             self.member_id = request.member_id = response.member_id
             return await self.join(protocols)
@@ -148,13 +143,7 @@ class Membership:
                 for member_id, assignment in assignments.items()
             ],
         )
-        response: SyncGroupResponse = await self._route.request(
-            SYNC_GROUP,
-            request,
-            to=self._coordinator,
-            wait_ms=self._times.max_poll_interval_ms,
-            lane=self._lane,
-        )
+        response: SyncGroupResponse = await self._meet(SYNC_GROUP, request)
         check_code(response.error_code)
         self.generation = joined.generation_id
         self._joining = False
@@ -162,6 +151,13 @@ class Membership:
         if self._heartbeats is None or self._heartbeats.done():
             self._heartbeats = asyncio.create_task(self._beat())
         return response.assignment
+
+    async def _meet(self, api: Api, request: object) -> Any:
+        """Send the coordinator a request that waits for the other members."""
+        wait_ms = self._times.max_poll_interval_ms
+        return await self._route.request(
+            api, request, to=self._coordinator, wait_ms=wait_ms, lane=self._lane
+        )
 
     async def leave(self) -> None:
         """Leave the group, so that the others get the partitions at once. A static member stays

@@ -70,6 +70,11 @@ class CountByTimeResponse:
     end_offset: int = int64(default=-1, doc="`end_offset` of the next request.")
     read_bytes: int = int64(default=0, doc="Stored bytes that were read for this answer.")
     log_bytes: int = int64(default=0, doc="Stored bytes that this answer covers.")
+    complete_from_ms: int = int64(
+        default=-1,
+        doc="The time, by `by`, from which on no message has left the partition. 0: none has left "
+        "it; -1: it is not known.",
+    )
     follower_heard_ms: int = follower_heard_ms(since=1)
 
 

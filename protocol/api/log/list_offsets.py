@@ -109,6 +109,12 @@ class ListOffsetsPartitionResult:
         "-1. -1 if not known, and at a single broker.",
     )
     error_message: str | None = error_text(native=True, default=None)
+    complete_from_ms: int = int64(
+        native=True,
+        default=-1,
+        doc="For a target that is a time, or -1, from version 1 on: the time, by `by`, from which "
+        "on no message has left the partition. 0: none has left it; -1: it is not known.",
+    )
 
 
 @message

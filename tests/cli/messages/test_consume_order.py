@@ -5,17 +5,19 @@ import asyncio
 import json
 import select
 import signal
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from pathlib import Path
 from random import Random
-from typing import IO, cast
+from typing import IO, Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog import ConsumerRecord
+from horolog import ConsumerRecord, blocking
 from horolog.cli.consume import ordering
+from horolog.cli.consume.consuming import Consumption
 from horolog.cli.consume.ordering import SettledMessages, SortedMessages
 from horolog.cli.consume.reading import SourceChain
 from horolog.cli.consume.sinks import ReplayPace
@@ -68,6 +70,43 @@ def test_runs_give_what_a_list_gives(
     found = [one for batch in stored.batches() for one in batch]
     assert found == (expected if last is None else expected[-last:])
     assert all(type(one) is ConsumerRecord for one in found)
+
+
+def test_more_entries_than_are_sorted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ordering, "_SORTED_AT_ONCE", 7)
+    for count in (0, 1, 6, 7, 8, 14, 50):
+        stored = SortedMessages("create")
+        messages = [message(n, T0 + n * 31 % 17) for n in range(count)]
+        stored.add(messages)
+        found = [one for batch in stored.batches() for one in batch]
+        assert found == sorted(messages, key=by_time)
+
+
+def test_messages_are_sorted_beside_the_event_loop(
+    horolog: Program, server: BrokerThread, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connections would wait for 64 MiB to be sorted."""
+    threads: dict[str, set[int]] = {"add": set(), "_sort": set(), "_deliver": set()}
+
+    def watched(kind: type[Any], name: str) -> None:
+        plain = getattr(kind, name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            threads[name].add(threading.get_ident())
+            return plain(*args, **options)
+
+        monkeypatch.setattr(kind, name, call)
+
+    with blocking.Producer(server.address) as producer:
+        producer.send_batch(topic, [b"b", b"a"], timestamps_ms=[T0 + 1, T0])
+    watched(SortedMessages, "add")
+    watched(SortedMessages, "_sort")
+    watched(Consumption, "_deliver")
+    order = ("--order", "time", "--format", "{value} ")
+    found = horolog.ok("consume", topic, "--from", "earliest", *order)
+    assert found.out.split() == ["a", "b"]
+    assert all(threads.values())
+    assert threads["_deliver"].isdisjoint(threads["add"] | threads["_sort"])
 
 
 def message(offset: int, time_ms: int | None, topic: str = "t") -> ConsumerRecord:

@@ -93,6 +93,38 @@ def test_what_is_read_is_no_target(ask: Run, server: BrokerThread, clicks: str) 
         assert f"--to {clicks}: that is a topic that is read" in refused.err
 
 
+def test_another_address_of_the_broker_that_is_read_is_no_other_broker(
+    kafka: BrokerThread, topic: str
+) -> None:
+    there = Program(kafka.address)
+    there.ok("produce", topic, stdin="a\n")
+    assert kafka.kafka_address is not None
+    native, kafka_port = (
+        one.replace("127.0.0.1", "localhost") for one in (kafka.address, kafka.kafka_address)
+    )
+    assert "localhost" in native
+    addresses = [native, f"kafka://{kafka.kafka_address}", f"kafka://{kafka_port}"]
+    for read in (kafka.address, *addresses):
+        for target in (kafka.address, *addresses):
+            options = ("--server", read, "--to", f"{target}/{topic}")
+            refused = there("consume", topic, *options)
+            assert refused.code == 2
+            assert f"--to {topic}: that is a topic that is read" in refused.err
+    window = f"{topic}..20161114T14Z..1h"
+    refused = there("consume", window, "--to", f"{native}/{topic}")
+    assert f"--to {topic}: that is a topic that is read" in refused.err
+    assert len(there.ok("consume", topic).out.splitlines()) == 1
+
+
+def test_a_followed_pattern_that_matches_the_target_is_refused(
+    ask: Run, server: BrokerThread, topic: str
+) -> None:
+    ask("topic", "create", topic)
+    refused = ask("consume", f"{topic}*", "-f", "--to", f"{topic}-copy", code=2)
+    assert f"--to {topic}-copy: that is a topic that is read" in refused.err
+    assert f"{topic}-copy" not in ask("topic", "list").out
+
+
 def test_a_refused_message_ends_it(server: BrokerThread, ask: Run, clicks: str, topic: str) -> None:
     options = ("--partitions", "3", "--set", "message.timestamp.before.max.ms=1000")
     ask("topic", "create", topic, *options)

@@ -1,12 +1,22 @@
 """`horolog consume` with times: the messages of a window, and what it took."""
 
+import asyncio
 import json
 import signal
 from collections.abc import Callable
 
 import pytest
 
+from horolog import ConsumerRecord, Producer
+from horolog.cli.consume.consuming import ConsumeOptions, Consumption
+from horolog.cli.consume.formats import TextFormat
+from horolog.cli.consume.reading import RecordReading, TopicNames, window_of
+from horolog.cli.consume.selection import Selection
+from horolog.cli.options import AtOffset, AtTime, Position
+from horolog.client.cluster.servers import parse_servers
+from horolog.clock import SystemClock
 from horolog.testing.broker import BrokerThread
+from horolog.testing.clock import ManualClock
 from horolog.testing.program import CommandResult, Process, Program, next_line
 
 Run = Callable[..., CommandResult]
@@ -156,3 +166,102 @@ def test_following_keeps_to_the_window_until_ctrl_c(horolog: Program, ask: Run, 
 def test_a_topic_that_is_not_there_is_refused(ask: Run) -> None:
     result = ask("consume", "nowhere", "--from", "@-1h", code=1)
     assert "UNKNOWN_TOPIC_OR_PARTITION" in result.err
+
+
+class Lines(TextFormat):
+    """Values of messages, as they are printed."""
+
+    printed: "asyncio.Queue[str]"
+
+    def line(self, record: ConsumerRecord) -> str:
+        value = (record.value or b"").decode()
+        self.printed.put_nowait(value)
+        return value
+
+
+@pytest.mark.parametrize("in_time_order", [False, True], ids=["as-they-come", "in-time-order"])
+@pytest.mark.parametrize("start", [None, AtTime(1), AtOffset(0)], ids=["new", "window", "range"])
+async def test_following_ends_when_the_time_of_until_has_passed_at_the_broker(
+    horolog_broker: BrokerThread, start: Position | None, in_time_order: bool
+) -> None:
+    clock, lines = ManualClock(), Lines(needs_append_time=False, with_topic=False)
+    lines.printed = asyncio.Queue()
+    until_ms = SystemClock.now_ms() + 60_000
+    bounds = (start, AtTime(until_ms))
+    options = ConsumeOptions(
+        names=TopicNames(["t"]),
+        bounds=bounds,
+        window=window_of(bounds, "create"),
+        only_named=False,
+        by="create",
+        selection=Selection(),
+        first=None,
+        last=None,
+        in_time_order=in_time_order,
+        settle_s=0.0,
+        speed=None,
+        target=None,
+        line_format=lines,
+        stats=False,
+    )
+    reading = RecordReading(parse_servers(horolog_broker.address), "leader", 0, True, False, False)
+    async with Producer(horolog_broker.address) as producer:
+        await producer.send("t", b"stored")
+        run = asyncio.create_task(Consumption(reading, options, clock).run())
+        number = 0
+        while lines.printed.empty():  # until it has begun
+            await producer.send("t", f"{number}".encode())
+            await asyncio.sleep(0.05)
+            number += 1
+        assert not run.done()
+        clock.advance(59_000)
+        await producer.send("t", b"before")
+        while (value := await lines.printed.get()) != "before":
+            assert (value == "stored") <= (start is not None)
+        assert not run.done()
+        clock.advance(2_000)
+        await producer.send("t", b"after the time, with an earlier one", timestamp_ms=until_ms - 1)
+        await producer.send("t", b"later", timestamp_ms=until_ms)
+        await asyncio.wait_for(run, 30)
+    rest = [lines.printed.get_nowait() for _ in range(lines.printed.qsize())]
+    assert rest == ["after the time, with an earlier one"]
+
+
+def test_until_a_time_that_has_passed_follows_nothing(ask: Run, clicks: str) -> None:
+    result = ask("consume", clicks, "-f", "--until", "@-1h")
+    assert result.out == ""
+    assert "has passed, so nothing is followed" in result.err
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["consume"], "the window"),
+        (["consume", "--by", "append"], "the window"),
+        (["consume", "--offsets-between"], "the range of offsets"),
+        (["record", "--to", "-"], "the window"),
+        (["histogram", "--every", "1h", "--until", "4000003600000"], "the window"),
+    ],
+    ids=" ".join,
+)
+def test_a_window_in_the_future_is_announced(
+    ask: Run, clicks: str, command: list[str], name: str
+) -> None:
+    first, *options = command
+    result = ask(first, clicks, *options, "--from", "4000000000000")
+    text = f"horolog: {name} begins at 2096-10-02T07:06:40.000Z, "
+    (found,) = [one for one in result.err.splitlines() if one.startswith(text)]
+    assert " from now: nothing can be in it yet" in found
+    assert ("except messages with times in the future" in found) == ("append" not in command)
+
+
+def test_times_of_the_future_are_told_by_the_clock_of_the_broker(
+    horolog_broker: BrokerThread,
+) -> None:
+    program = Program(horolog_broker.address)
+    program.ok("topic", "create", "t")
+    hour_ms = SystemClock.now_ms() + 3_600_000
+    window = ("consume", "t", "--from", str(hour_ms), "--until", str(hour_ms + 1))
+    assert "from now: nothing can be in it yet" in program.ok(*window).err
+    horolog_broker.clock.step(7200)
+    assert "from now" not in program.ok(*window).err

@@ -310,7 +310,7 @@ def test_limits_that_are_lowered_while_it_runs(horolog: Program, ask: Run, topic
     with horolog.running("produce", topic) as process:
         send(process, lines[0])
         assert receive(process)["offset"] == 0
-        ask("topic", "alter", topic, "--set", "max.message.bytes=250", "--set", "segment.bytes=999")
+        ask("topic", "alter", topic, "--set", "max.message.bytes=290", "--set", "segment.bytes=999")
         for line in lines[1:200]:
             send(process, line)
         # A set that was on its way already may come before one that has to be divided.

@@ -1,10 +1,10 @@
-"""Fetch and list-offsets for window topics: the messages of a window, at the log's own offsets.
+"""Fetch for window topics: the messages of a window, at the log's own offsets.
 
-*earliest* is the log start, always. *latest* is behind the last message of the window, or the log
-start. The high watermark of an answer is the largest one of *latest*, the offset that was asked
-for, and the offset behind the sets in it: there a reader finds the end. Only where the time is over
-before the end of the log was reached is it the log's own, and the next fetch at that offset goes on
-where this one ended.
+The high watermark of an answer is the largest one of *latest*, the offset that was asked for, and
+the offset behind the sets in it: there a reader finds the end. *latest* is the offset behind the
+last message of the window, or the log start. If the time is over before the end of the log was
+reached, the high watermark is the log's own, and the next fetch at that offset goes on where this
+one ended.
 """
 
 import asyncio
@@ -19,35 +19,25 @@ from ...protocol.api.log.fetch import (
     FetchResponse,
     FetchTopicResult,
 )
-from ...protocol.api.log.list_offsets import (
-    EARLIEST,
-    LARGEST,
-    LATEST,
-    ListOffsetsPartition,
-    ListOffsetsPartitionResult,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopicResult,
-)
 from ...protocol.api.schema import replaced
-from ...protocol.errors import HorologError, InvalidRequest, UnknownTopicOrPartition
+from ...protocol.errors import HorologError, UnknownTopicOrPartition
+from ...protocol.records.layout import BATCH_MAGIC
 from ...protocol.window_topics import SEPARATOR, WindowName, find_window
 from ...storage.files import Buffer
 from ...storage.log.log import Log
-from ...storage.read.search import FoundMessage
-from ...storage.read.window_sets import LogWindow, watch_appends
-from ...storage.read.windows import ReadWindow
+from ...storage.read.window_sets import watch_appends
+from ...storage.segment.segment import FarAway
 from ..conversions import Limits
 from ..network.file_sending import MAX_FILE_RANGES
 from ..parking import Partition, Wait
 from ..requests import HandlerOfMany, PendingAnswer
 from ..window_memory import WindowMemory
 from ..window_topics import log_window
+from ..work import Turns
 from .base import Services
-from .epochs import check_epoch, current_epoch, epoch_of
+from .epochs import check_epoch
 from .fetch_windows import partitions_of
-from .repeats import repeats
-from .window_reads import WindowRead, first_message, largest_message, latest_offset, prepare
+from .window_reads import WindowRead, known_latest, latest_offset, prepare
 
 CHOSEN_BYTES: Final = 1 << 20
 """The most bytes of selected messages in one answer, or one record set: they are held in memory
@@ -64,10 +54,13 @@ def names_windows(services: Services, topics: Sequence[Any]) -> bool:
     return False
 
 
-def _split(services: Services, topics: Sequence[Any]) -> tuple[list[tuple[Any, WindowName]], Any]:
+async def split_windows(
+    services: Services, topics: Sequence[Any], turns: Turns
+) -> tuple[list[tuple[Any, WindowName]], list[Any]]:
     """Split the topics of a request: return its window topics, and the others."""
     windows, others = [], []
     for topic in topics:
+        await turns.give_way()
         window = find_window(services.directory.topics(), topic.name)
         if window is None:
             others.append(topic)
@@ -76,7 +69,9 @@ def _split(services: Services, topics: Sequence[Any]) -> tuple[list[tuple[Any, W
     return windows, others
 
 
-async def _outcome(services: Services, handle_many: HandlerOfMany, version: int, body: Any) -> Any:
+async def outcome_of(
+    services: Services, handle_many: HandlerOfMany, version: int, body: Any
+) -> Any:
     """Return the answer to a request for stored topics."""
     (outcome,) = handle_many(services, version, (body,))
     while isinstance(outcome, PendingAnswer):
@@ -87,126 +82,10 @@ async def _outcome(services: Services, handle_many: HandlerOfMany, version: int,
     return outcome
 
 
-# list-offsets
-
-
-def list_offsets(
-    services: Services, request: ListOffsetsRequest, version: int, others: HandlerOfMany
-) -> PendingAnswer:
-    """Answer a request that names windows; `others` answers for the other topics."""
-    memory = _memory_of_client(services)
-    task = services.work.start(_listed(services, memory, request, version, others))
-    return PendingAnswer(task, task.result)
-
-
-def _memory_of_client(services: Services) -> WindowMemory:
+def memory_of_client(services: Services) -> WindowMemory:
     """What the connection of the present request remembers of windows."""
     context = services.creations.context
     return WindowMemory() if context is None else context.windows
-
-
-async def _listed(
-    services: Services,
-    memory: WindowMemory,
-    request: ListOffsetsRequest,
-    version: int,
-    others: HandlerOfMany,
-) -> ListOffsetsResponse:
-    windows, rest = _split(services, request.topics)
-    response = ListOffsetsResponse(topics=[])
-    if rest:
-        response = await _outcome(services, others, version, replaced(request, topics=rest))
-    repeated = repeats(request.topics)
-    turns = services.work.turns()
-    for topic, window in windows:
-        results: list[ListOffsetsPartitionResult] = []
-        response.topics.append(ListOffsetsTopicResult(name=topic.name, partitions=results))
-        answered: set[int] = set()
-        for wanted in topic.partitions:
-            await turns.give_way()
-            if wanted.partition in answered:
-                continue
-            answered.add(wanted.partition)
-            result = ListOffsetsPartitionResult(partition=wanted.partition)
-            results.append(result)
-            try:
-                if wanted.partition in repeated.get(topic.name, ()):
-                    raise InvalidRequest(
-                        f"the request names partition {wanted.partition} of {topic.name!r} more "
-                        "than once"
-                    )
-                check_epoch(services, wanted.current_leader_epoch)
-                listing = _WindowListing(services, memory, request, version, window)
-                await listing.answer(wanted, result)
-            except Exception as error:
-                outcome = services.outcomes.of(error, api="list-offsets")
-                result.error_code, result.error_message = outcome
-    return response
-
-
-class _WindowListing:
-    """Answers where in a window something is."""
-
-    def __init__(
-        self,
-        services: Services,
-        memory: WindowMemory,
-        request: ListOffsetsRequest,
-        version: int,
-        window: WindowName,
-    ) -> None:
-        self._services = services
-        self._memory = memory
-        self._committed = request.isolation_level == READ_COMMITTED
-        self._version = version
-        self._base = window.base
-        self._window = log_window(window)
-
-    async def answer(
-        self, wanted: ListOffsetsPartition, result: ListOffsetsPartitionResult
-    ) -> None:
-        services, target = self._services, wanted.timestamp
-        log = services.logs.find(self._base, wanted.partition)
-        found: FoundMessage | None
-        if target == EARLIEST:
-            found = FoundMessage(log.log_start_offset, -1)
-        elif target == LATEST:
-            await prepare(services, log, log.log_start_offset)
-            window, committed = self._window, self._committed
-            known = self._memory.hold(log, window, committed=committed)
-            latest = await latest_offset(services, log, window, known, committed=committed)
-            found = FoundMessage(latest, -1)
-        else:
-            await prepare(services, log, log.log_start_offset)
-            found = await self._search(log, target)
-        if self._version == 0:
-            offsets = [] if found is None else [found.offset]
-            if offsets and offsets[0] > log.log_start_offset:
-                offsets.append(log.log_start_offset)
-            result.old_style_offsets = offsets[: max(wanted.max_num_offsets, 0)]
-        elif found is not None:
-            result.offset, result.timestamp = found.offset, found.timestamp_ms
-            epoch = current_epoch(services) if target == LATEST else None
-            result.leader_epoch = epoch_of(services, log, found.offset) if epoch is None else epoch
-
-    async def _search(self, log: Log, target: int) -> FoundMessage | None:
-        if target < LARGEST:
-            raise InvalidRequest(
-                f"target {target} means nothing in a window; it must be a time in ms from 0 on, "
-                f"{LATEST} for the end, {EARLIEST} for the start or {LARGEST} for the largest time"
-            )
-        window = self._window
-        end = log.last_stable_offset if self._committed else log.high_watermark
-        if target == LARGEST:
-            return await largest_message(
-                self._services, log, window, end=end, committed=self._committed
-            )
-        first_ms, last_ms = window.window
-        later = LogWindow(ReadWindow(max(first_ms, target), last_ms), window.by_append)
-        return await first_message(self._services, log, later, end=end, committed=self._committed)
-
-
-# fetch
 
 
 def fetch(
@@ -216,15 +95,19 @@ def fetch(
     others: HandlerOfMany,
     *,
     newest_magic: int,
-) -> PendingAnswer:
+) -> FetchResponse | PendingAnswer:
     """Answer a fetch that names windows. `others` answers for the other topics; the client knows
     message formats up to `newest_magic`.
 
     The search begins when the answer's turn has come: otherwise each of a hundred requests in
-    flight would hold its selected messages until then.
+    flight would hold its selected messages until then. Sets that are sent from their file need no
+    memory, so that answer is made at once.
     """
-
-    memory = _memory_of_client(services)
+    memory = memory_of_client(services)
+    if newest_magic >= BATCH_MAGIC:
+        response = _FileAnswer(services, memory, request).make()
+        if response is not None:
+            return response
 
     def begin() -> FetchResponse | PendingAnswer:
         fetching = _WindowFetch(services, memory, request, version, others, newest_magic)
@@ -242,6 +125,96 @@ def fetch(
         return PendingAnswer(_HurriedTask(task), make, may_hurry=True, turns=fetching.turns)
 
     return PendingAnswer(services.work.nothing(), begin)
+
+
+class _FileAnswer:
+    """The answer to a fetch whose sets go as stored, made without a task.
+
+    Most fetches of a large window are of this kind: they cost about as much as a native window.
+    """
+
+    def __init__(self, services: Services, memory: WindowMemory, request: FetchRequest) -> None:
+        self._services = services
+        self._memory = memory
+        self._request = request
+        self._committed = request.isolation_level == READ_COMMITTED
+        self._budget_bytes = max(min(services.settings.max_response_bytes, request.max_bytes), 0)
+        self._size = 0
+
+    def make(self) -> FetchResponse | None:
+        """Return `None` if a partition has nothing to send from a file, or something has to be
+        awaited. An error also returns `None`: the whole search meets it again, and answers it."""
+        topics, names = self._request.topics, self._services.directory.topics()
+        if sum(len(topic.partitions) for topic in topics) > MAX_FILE_RANGES:
+            return None
+        response = FetchResponse(topics=[])
+        sent: list[tuple[str, int]] = []
+        try:
+            for topic in topics:
+                window = find_window(names, topic.name)
+                if window is None:
+                    return None
+                results: list[FetchPartitionResult] = []
+                response.topics.append(FetchTopicResult(name=topic.name, partitions=results))
+                for wanted in topic.partitions:
+                    read = self._read(window, wanted)
+                    if read is None:
+                        return None
+                    results.append(self._result(read, wanted))
+                    sent.append((window.base, read.size))
+        except (HorologError, OSError, FarAway):
+            return None
+        if not self._size:
+            return None
+        for base, size in sent:
+            self._services.figures.topic(base).window_bytes_out += size
+        return response
+
+    def _read(self, window: WindowName, wanted: FetchPartition) -> WindowRead | None:
+        services = self._services
+        check_epoch(services, wanted.current_leader_epoch)
+        log = services.logs.find(window.base, wanted.partition)
+        if not log.prepared:
+            return None
+        read = WindowRead(
+            services,
+            self._memory,
+            log,
+            log_window(window),
+            wanted.fetch_offset,
+            committed=self._committed,
+        )
+        room = min(max(wanted.partition_max_bytes, 0), max(self._budget_bytes - self._size, 0))
+        if self._size and not room:
+            return read
+        if not read.lend(room):
+            return None
+        self._size += read.size
+        return read
+
+    def _result(self, read: WindowRead, wanted: FetchPartition) -> FetchPartitionResult:
+        """Raises `FarAway` if the log has to be searched for the end of the window."""
+        result = FetchPartitionResult(partition=wanted.partition)
+        latest = None
+        if read.messages or read.at_end:
+            latest = known_latest(read.log, read.known, committed=self._committed)
+            if latest is None:
+                raise FarAway
+        _fill(result, read, latest)
+        return result
+
+
+def _fill(result: FetchPartitionResult, read: WindowRead, latest: int | None) -> None:
+    """Fill in what was read. Without `latest` the end of the log was not reached."""
+    log = read.log
+    read.remember()
+    result.log_start_offset = log.log_start_offset
+    result.high_watermark, result.last_stable_offset = log.high_watermark, read.end_offset
+    if latest is not None:
+        result.high_watermark = result.last_stable_offset = max(latest, read.kept_offset)
+    if read.committed:
+        result.aborted_transactions = []  # What was aborted is left out here.
+    result.records = read.records  # type: ignore[assignment] # what the encoder takes for them
 
 
 class _HurriedTask(Wait):
@@ -293,14 +266,16 @@ class _WindowFetch:
         self._others = others
         self._newest_magic = newest_magic
         self._committed = request.isolation_level == READ_COMMITTED
-        windows, rest = _split(services, request.topics)
-        self._rest = replaced(request, topics=rest, max_wait_ms=0) if rest else None
+        self._rest: FetchRequest | None = None
         """A fetch of the other topics, if there are some."""
-        self._parts = [
-            _WindowPart(topic.name, window, wanted, number)
-            for topic, window in windows
-            for number, wanted in enumerate(topic.partitions)
-        ]
+        self._parts: list[_WindowPart] = []
+        self._parts_by_key: dict[Partition, list[_WindowPart]] = {}
+        self._found_bytes = 0
+        """Bytes of messages that were found for the windows."""
+        self._chosen_bytes = 0
+        """How many of them are in memory."""
+        self._files = 0
+        """Number of partitions whose messages are sent from their file."""
         budget = services.settings.max_response_bytes
         if version >= _FIRST_VERSION_WITH_MAX_BYTES:
             budget = max(min(budget, request.max_bytes), 0)
@@ -310,7 +285,7 @@ class _WindowFetch:
         self._rest_response = FetchResponse(topics=[])
         self._rest_bytes = 0
         self._rest_failed = False
-        self._rest_moved = self._rest is not None
+        self._rest_moved = False
         self._rest_ends: dict[Partition, int] = {}
         """High watermarks of the other topics when they were read."""
         self._parked: Wait | None = None
@@ -324,9 +299,11 @@ class _WindowFetch:
             self._parked.set_result(None)
 
     async def answer(self) -> FetchResponse:
+        await self._split()
         while True:
             for part in self._parts:
                 await self._begin(part)
+                await self.turns.give_way()
             if self._rest_moved:
                 await self._read_rest()
             await self._search()
@@ -337,6 +314,19 @@ class _WindowFetch:
         response = await self._response()
         self.turns.end()
         return response
+
+    async def _split(self) -> None:
+        """Split the request into the partitions of windows, and a fetch of the other topics."""
+        request = self._request
+        windows, rest = await split_windows(self._services, request.topics, self.turns)
+        if rest:
+            self._rest, self._rest_moved = replaced(request, topics=rest, max_wait_ms=0), True
+        for topic, window in windows:
+            for number, wanted in enumerate(topic.partitions):
+                part = _WindowPart(topic.name, window, wanted, number)
+                self._parts.append(part)
+                self._parts_by_key.setdefault(part.key, []).append(part)
+            await self.turns.give_way()
 
     async def _begin(self, part: _WindowPart) -> None:
         """Find the log of a partition, unless that is done and it is the same one still."""
@@ -350,6 +340,7 @@ class _WindowFetch:
                 self._check_same(part, log)
                 if not part.read.is_cut_off:
                     return
+                self._count(part.read, -1)
                 part.read = None
             if log.follows and wanted.fetch_offset > log.log_end_offset:
                 return  # The offset may come from the leader.
@@ -377,7 +368,7 @@ class _WindowFetch:
         assert self._rest is not None
         self._rest_moved = False
         self._rest_ends = {key: self._end_of(key) for key in partitions_of(self._rest)}
-        self._rest_response = await _outcome(
+        self._rest_response = await outcome_of(
             self._services, self._others, self._version, self._rest
         )
         results = [each for topic in self._rest_response.topics for each in topic.partitions]
@@ -399,41 +390,43 @@ class _WindowFetch:
     async def _step(self, part: _WindowPart) -> None:
         read = part.read
         assert read is not None
-        others = self._found_bytes() - read.size
+        others = self._found_bytes + self._rest_bytes - read.size
         room = min(max(part.wanted.partition_max_bytes, 0), max(self._budget_bytes - others, 0))
         if others and not room:
             read.is_full = True
             return
-        files = sum(not isinstance(one.read.records, bytearray) for one in self._parts if one.read)
+        self._count(read, -1)
         try:
             self._check_same(part, self._services.logs.find(*part.key))
             await read.step(
-                min(room, CHOSEN_BYTES) if self._newest_magic < 2 else room,
+                min(room, CHOSEN_BYTES) if self._newest_magic < BATCH_MAGIC else room,
                 self.turns,
-                may_send_file=self._newest_magic >= 2 and files < MAX_FILE_RANGES,
+                may_send_file=self._newest_magic >= BATCH_MAGIC and self._files < MAX_FILE_RANGES,
+                enough=0 < others + read.size >= self._request.min_bytes,
             )
-            chosen = sum(
-                one.read.size
-                for one in self._parts
-                if one.read is not None and isinstance(one.read.records, bytearray)
-            )
-            if chosen >= CHOSEN_BYTES:
-                read.is_full = True
         except Exception as error:
             if not read.messages:
                 part.error = error
             read.is_full = True  # What is in front of the damage can be read.
+        finally:
+            self._count(read, 1)
+        if self._chosen_bytes >= CHOSEN_BYTES:
+            read.is_full = True
+
+    def _count(self, read: WindowRead, sign: int) -> None:
+        """Add what was found of a partition to the sums, or take it off."""
+        self._found_bytes += sign * read.size
+        if isinstance(read.records, bytearray):
+            self._chosen_bytes += sign * read.size
+        else:
+            self._files += sign
 
     def _is_done(self, part: _WindowPart) -> bool:
         read = part.read
         return part.error is not None or read is None or read.is_full or read.at_end
 
-    def _found_bytes(self) -> int:
-        own = sum(part.read.size for part in self._parts if part.read is not None)
-        return own + self._rest_bytes
-
     def _enough(self) -> bool:
-        return 0 < self._found_bytes() >= self._request.min_bytes
+        return 0 < self._found_bytes + self._rest_bytes >= self._request.min_bytes
 
     def _time_is_over(self) -> bool:
         return self._services.work.time() >= self._until
@@ -448,8 +441,8 @@ class _WindowFetch:
 
     async def _wait(self) -> None:
         """Wait until something of a window may have been appended, or the time is over."""
-        own = dict.fromkeys(part.key for part in self._parts)
-        keys = own | dict.fromkeys(self._rest_ends)
+        own = self._parts_by_key
+        keys = own.keys() | self._rest_ends.keys()
         fetches = self._services.fetches
         if not fetches.has_room(len(keys)):
             self._services.figures.parked_refused += 1
@@ -479,11 +472,10 @@ class _WindowFetch:
 
     def _may_have(self, key: Partition) -> bool:
         """Whether a partition that moved may have something for this fetch."""
-        own = [part for part in self._parts if part.key == key]
         if key in self._rest_ends:
             self._rest_moved = True
             return True
-        for part in own:
+        for part in self._parts_by_key[key]:
             read = part.read
             try:
                 log = self._services.logs.find(*key)
@@ -500,6 +492,7 @@ class _WindowFetch:
         response = self._rest_response
         topics: dict[str, list[FetchPartitionResult]] = {}
         for part in self._parts:
+            await self.turns.give_way()
             result = FetchPartitionResult(partition=part.wanted.partition)
             if part.topic not in topics:
                 topics[part.topic] = []
@@ -521,20 +514,16 @@ class _WindowFetch:
         if part.error is not None:
             raise part.error
         log = services.logs.find(*part.key)
-        result.log_start_offset = log.log_start_offset
         if read is None:
+            result.log_start_offset = log.log_start_offset
             result.high_watermark = result.last_stable_offset = log.high_watermark
             return
-        read.remember()
-        result.high_watermark, result.last_stable_offset = log.high_watermark, read.end_offset
+        latest = None
         if read.messages or read.at_end:
-            committed = self._committed
-            window, known = part.window, read.known
-            latest = await latest_offset(services, log, window, known, committed=committed)
-            end = max(latest, read.kept_offset)
-            result.high_watermark = result.last_stable_offset = end
-        if self._committed:
-            result.aborted_transactions = []  # What was aborted is left out here.
+            latest = await latest_offset(
+                services, log, part.window, read.known, committed=self._committed
+            )
+        _fill(result, read, latest)
         records = read.records
         if read.magic > self._newest_magic and isinstance(records, bytearray) and records:
             records = bytearray(await self._converted(part, log, records))

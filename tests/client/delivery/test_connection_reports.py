@@ -1,0 +1,171 @@
+"""Programs that listen to the logger `horolog` hear of lost connections and slow brokers."""
+
+import asyncio
+import logging
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+import horolog
+from horolog import Producer, Security
+from horolog.client.cluster import connection_reports
+from horolog.client.cluster.connection_reports import QUIET_S, ConnectionReports
+from horolog.testing.broker import BrokerThread
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
+    folder = tmp_path_factory.mktemp("reports")
+    with BrokerThread(folder, {"kafka.listen": "127.0.0.1:0"}) as started:
+        yield started
+
+
+@pytest.fixture(params=["native", "kafka"])
+def place(server: BrokerThread, request: pytest.FixtureRequest) -> Iterator[str]:
+    yield server.address if request.param == "native" else f"kafka://{server.kafka_address}"
+    server.faults.clear()
+
+
+class Heard(logging.Handler):
+    """What the logger `horolog` hears."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.messages: list[tuple[str, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append((record.levelname, record.getMessage()))
+
+
+@pytest.fixture
+def heard() -> Iterator[Heard]:
+    logger, handler = logging.getLogger("horolog"), Heard()
+    before = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    yield handler
+    logger.removeHandler(handler)
+    logger.setLevel(before)
+
+
+async def test_a_lost_connection_and_its_return(
+    server: BrokerThread, place: str, heard: Heard
+) -> None:
+    async with Producer(place) as producer:
+        await producer.send("t", b"v")
+        assert heard.messages == []
+        for _ in range(2):
+            server.faults.drop_connection("Produce")
+            await producer.send("t", b"v")
+    address = re.escape(place.removeprefix("kafka://"))
+    (lost, loss), (again, back) = heard.messages
+    assert (lost, again) == ("WARNING", "INFO")
+    assert re.fullmatch(
+        f"lost the connection to {address}: the (broker closed the connection|connection was .*)",
+        loss,
+    )
+    assert re.fullmatch(rf"connected to {address} again after \d+\.\d s", back)
+
+
+async def test_a_slow_broker_is_reported_once(
+    server: BrokerThread, place: str, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_reports, "SLOW_S", 0.1)
+    async with Producer(place) as producer:
+        await producer.send("t", b"v")
+        server.faults.delay("Produce", 0.6)
+        await producer.send("t", b"v")
+        await producer.send("t", b"v")
+    (slow, silence), (again, answer) = heard.messages
+    assert (slow, again) == ("WARNING", "INFO")
+    address = re.escape(place.removeprefix("kafka://"))
+    assert re.fullmatch(rf"{address} has not answered produce for 0\.\d s", silence)
+    assert re.fullmatch(rf"{address} answers again after 0\.[5-9] s", answer)
+
+
+async def test_a_broker_that_waits_for_messages_is_not_slow(
+    server: BrokerThread, place: str, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Producer(place) as producer, horolog.Consumer(place, max_wait_ms=400) as consumer:
+        await producer.partition_for("quiet", None)
+        monkeypatch.setattr(connection_reports, "SLOW_S", 0.1)
+        consumer.assign("quiet", 0)
+        assert await consumer.fetch() == []
+    assert heard.messages == []
+
+
+async def test_what_a_client_does_itself_is_no_report(
+    server: BrokerThread, place: str, heard: Heard
+) -> None:
+    producer = Producer(place)
+    await producer.send("t", b"v")
+    waiter = await producer.enqueue("t", b"v")
+    await asyncio.sleep(0)
+    await producer.close()
+    assert waiter.done()
+    with pytest.raises(horolog.ConnectionFailed):
+        async with Producer("127.0.0.1:1"):
+            pytest.fail("nobody listens there")
+    assert heard.messages == []
+
+
+def test_reports_are_limited_and_count_what_they_leave_out(heard: Heard) -> None:
+    reports = ConnectionReports()
+    for number in range(1000):
+        reports.lost("a:1", "gone", number * 2 * QUIET_S / 1000)
+        reports.connected("a:1", number * 2 * QUIET_S / 1000)
+    assert heard.messages == [
+        ("WARNING", "lost the connection to a:1: gone"),
+        ("INFO", "connected to a:1 again after 0.0 s"),
+        ("WARNING", "lost the connection to a:1: gone (and 499 more since the last report)"),
+        ("INFO", "connected to a:1 again after 0.0 s"),
+    ]
+    heard.messages.clear()
+    for number in range(1000):
+        reports.waits("a:1", "fetch", number, number + 6)
+    reports.answered("a:1", 2000)
+    reports.answered("a:1", 2001)
+    assert heard.messages == [
+        ("WARNING", "a:1 has not answered fetch for 6.0 s"),
+        ("INFO", "a:1 answers again after 2000.0 s"),
+    ]
+
+
+def test_no_secret_is_reported(server: BrokerThread, heard: Heard) -> None:
+    async def program() -> None:
+        security = Security(user="u", password="s3cret", secrets_without_tls=True)
+        server.faults.drop_connection("Produce")
+        async with Producer(server.address, security=security) as producer:
+            await producer.send("t", b"v")
+
+    with pytest.raises(horolog.HorologError):
+        asyncio.run(program())
+    server.faults.clear()
+    assert "s3cret" not in str(heard.messages)
+
+
+def test_a_program_without_logging_sees_nothing(server: BrokerThread) -> None:
+    program = """
+import sys
+from horolog import blocking
+with blocking.Producer(sys.argv[1]) as producer:
+    producer.send("t", b"v")
+    print(input())
+    producer.send("t", b"v")
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program, server.address],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        server.faults.drop_connection("Produce", times=1)
+        out, err = running.communicate("go\n", timeout=60)
+    assert (out, running.returncode) == ("go\n", 0)
+    assert [line for line in err.splitlines() if "kernel" not in line] == []
+    assert [one.kind for one in server.faults.injected] == ["drop_connection"]
+    server.faults.clear()
