@@ -33,7 +33,7 @@ from ..testing.logs import RecordedEvents
 from ..testing.requests import create_topic, message_set, produce_to
 from .brokers import MIB, data_folder
 from .figure import BoundedFigure
-from .largest import GROUP, NARROW, PRINCIPAL, WIDE, LargestRequest, Size, largest
+from .guard.largest import GROUP, NARROW, PRINCIPAL, WIDE, LargestRequest, Size, largest
 from .raw_client import RawClient
 from .watched_broker import Turn, WatchedBroker, watched_broker
 

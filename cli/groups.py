@@ -15,7 +15,6 @@ from ..client.results import GroupDescription, GroupPosition, GroupSummary, Posi
 from ..clock import SystemClock
 from ..times import INT64_MAX, TimeError, parse_length
 from .broker_requests import ask
-from .confirmation import confirm
 from .errors import CommandFailed, WrongUsage, is_terminal, note
 from .options import (
     DEFAULT_SERVER,
@@ -30,6 +29,7 @@ from .options import (
 )
 from .output import (
     NOTHING,
+    confirm,
     emit,
     json_line,
     plural,

@@ -1,5 +1,6 @@
-"""Output of commands: JSON objects, one per line, or text for people. Also progress bars for long
-work, on standard error, if that is a terminal."""
+"""Output of commands: JSON objects, one per line, or text for people; warnings, and questions
+before something is deleted, moved or repaired. Also progress bars for long work, on standard error,
+if that is a terminal."""
 
 import base64
 import json
@@ -14,7 +15,9 @@ from ..client.produce.encoding import Headers
 from ..printable import printable
 from ..storage.files import DEFAULT_MODE, SystemFile, SystemFiles
 from ..times import format_time
-from .errors import OutputClosed, OutputFailed, drop, is_terminal
+from .errors import CommandFailed, OutputClosed, OutputFailed, drop, is_terminal, note, print_error
+
+_CURE: Final = "Give --yes to do it without the question"
 
 Advance = Callable[[int], None]
 """Called with the amount of work done since the last call."""
@@ -255,3 +258,33 @@ def _rich_table(
 def not_cleaned_yet(cleanup_policy: str) -> str:
     """Return the note that Horolog does not clean a compacted topic yet."""
     return f"cleanup.policy is {cleanup_policy}: not cleaned yet, every message of a key is kept."
+
+
+def warn_past_retention(count: int, topic: str) -> None:
+    """Say how many messages retention deletes soon; nothing if there is none."""
+    if count:
+        are, their = ("is", "its time") if count == 1 else ("are", "their times")
+        note(
+            f"{count:,} {plural(count, 'message')} of {topic} {are} past retention already, by "
+            f"{their}, and deleted soon: to keep such messages, "
+            f"`horolog topic alter {topic} --set retention.ms=-1`"
+        )
+
+
+def confirm(question: str, unchanged: str) -> None:
+    """Ask a question on the terminal. Raises CommandFailed unless the answer is yes; `unchanged`
+    is its text, such as `nothing was deleted`."""
+    while True:
+        if sys.stderr is not None:
+            sys.stderr.write(printable(f"{question} [y/N] "))
+            sys.stderr.flush()
+        line = sys.stdin.readline()
+        if not line.endswith("\n"):  # Ctrl-D, and the cursor is still behind the question
+            print_error("")
+            raise CommandFailed(f"{unchanged}: the question was not answered", _CURE)
+        answer = line.strip().lower()
+        if answer in ("y", "yes"):
+            return
+        if answer in ("", "n", "no"):
+            raise CommandFailed(unchanged, _CURE)
+        print_error("Please answer y or n.")

@@ -44,8 +44,7 @@ from .options import (
     parse_moment,
     takes,
 )
-from .output import emit, json_line, json_time
-from .past_retention import warn_past_retention
+from .output import emit, json_line, json_time, warn_past_retention
 
 STDIN: Final = 0
 

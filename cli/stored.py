@@ -26,11 +26,11 @@ from ..storage.directory.known_files import KNOWN_FILES
 from ..storage.events import ignore_events
 from ..storage.files import DEFAULT_MODE
 from ..storage.names import parse_segment_file
-from .confirmation import confirm
 from .errors import CommandFailed, WrongUsage, is_terminal
 from .options import Json
 from .output import (
     CountedFiles,
+    confirm,
     emit,
     json_bytes,
     json_headers,

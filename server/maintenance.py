@@ -1,4 +1,5 @@
-"""The passes of the background tasks: retention, delayed deletion, flushing, checkpoints.
+"""The passes of the background tasks: retention, delayed deletion, flushing, checkpoints; and what
+the journal records of a removal.
 
 Each pass handles every log separately: a failure is reported, and the pass goes on with the other
 logs. A pass with a failure ends in `PassFailed`, so that it is tried again soon.
@@ -21,13 +22,14 @@ from ..protocol.errors import (
 )
 from ..storage.directory.journal import MAX_TOPIC_REMOVALS, Cause, Removal
 from ..storage.directory.log_directory import LogDirectory
+from ..storage.directory.topics import TopicEntry
 from ..storage.events import Observer
 from ..storage.log.flush import GroupCommit
 from ..storage.log.log import Log
-from ..storage.log.retention import RetentionPlan
+from ..storage.log.removed import removed_with_topic
+from ..storage.log.retention import RemovedRange, RetentionPlan
 from .logs import Logs
 from .parking import Partition
-from .removals import removal_of
 from .trusted_time import TrustedTime
 from .work import Turns, Work
 
@@ -419,3 +421,57 @@ class Maintenance:
         except BaseException:
             self._synced = True
             raise
+
+
+def removal_of(
+    cause: Cause, rule: str, log: Log, topic_id: str, removed: RemovedRange, at_ms: int
+) -> Removal:
+    """Return the entry for messages that left a log now."""
+    return Removal(
+        cause,
+        rule,
+        log.topic,
+        topic_id,
+        log.partition,
+        removed.first_offset,
+        removed.end_offset,
+        removed.messages,
+        removed.first_timestamp_ms,
+        removed.largest_timestamp_ms,
+        at_ms,
+        at_ms,
+    )
+
+
+def removals_of_topic(
+    directory: LogDirectory, entry: TopicEntry, principal: str, at_ms: int
+) -> list[Removal]:
+    """Return the entries for the deletion of a topic: one for each partition that is open, from the
+    first on. A log that was not opened since the start is not opened for that; its offsets are
+    not known."""
+    found = []
+    for partition in range(min(entry.partitions, MAX_TOPIC_REMOVALS)):
+        log = directory.opened_log((entry.name, partition))
+        if log is None:
+            found.append(_unknown(entry, partition, principal, at_ms))
+        else:
+            removed = removed_with_topic(log)
+            found.append(removal_of(Cause.DELETION, principal, log, entry.topic_id, removed, at_ms))
+    return found
+
+
+def _unknown(entry: TopicEntry, partition: int, principal: str, at_ms: int) -> Removal:
+    return Removal(
+        Cause.DELETION,
+        principal,
+        entry.name,
+        entry.topic_id,
+        partition,
+        first_offset=-1,
+        end_offset=-1,
+        messages=-1,
+        first_timestamp_ms=-1,
+        largest_timestamp_ms=-1,
+        began_ms=at_ms,
+        at_ms=at_ms,
+    )

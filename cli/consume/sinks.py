@@ -17,8 +17,7 @@ from ...protocol.errors import HorologError, UnknownTopicOrPartition
 from ...values import value_class
 from ..errors import CommandFailed, WrongUsage, note
 from ..options import check_address
-from ..output import emit, plural, shown_span
-from ..past_retention import warn_past_retention
+from ..output import emit, plural, shown_span, warn_past_retention
 from .formats import LineFormat
 
 _WRITES_OPEN: Final = 10_000

@@ -17,7 +17,6 @@ from ...protocol.api.log.list_offsets import EARLIEST, LATEST
 from ...protocol.errors import HorologError, OffsetOutOfRange
 from ...values import value_class
 from ..broker_requests import ask, partitions_of
-from ..confirmation import confirm
 from ..errors import CommandFailed, WrongUsage, is_terminal, note
 from ..options import (
     DEFAULT_SERVER,
@@ -38,6 +37,7 @@ from ..options import (
 )
 from ..output import (
     NOTHING,
+    confirm,
     emit,
     emit_object,
     json_line,

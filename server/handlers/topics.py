@@ -50,7 +50,7 @@ from ...protocol.errors import (
 from ...storage.directory.journal import Removal
 from ...storage.directory.topics import TopicEntry
 from ...storage.stepped_change import Steps
-from ..removals import removals_of_topic
+from ..maintenance import removals_of_topic
 from ..requests import Call, PendingAnswer
 from ..window_topics import check_creation, check_not_window
 from .base import Services

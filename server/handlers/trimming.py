@@ -21,8 +21,8 @@ from ...storage.log.log import Log
 from ...storage.log.removed import removed_by_trim
 from ...storage.log.retention import RemovedRange
 from ...storage.stepped_change import SteppedChange
+from ..maintenance import removal_of
 from ..parking import Partition
-from ..removals import removal_of
 from ..requests import Call, PendingAnswer
 from ..syncing import synced_to
 from .base import Services

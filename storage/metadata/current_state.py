@@ -11,10 +11,10 @@ from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.messages.sets import records
 from ..log.log import Log
 from ..read.slices import Slice, read_slice
+from .access_records import MalformedRecord
 from .metadata_state import MetadataState
 from .records import (
     MAX_RECORD_BYTES,
-    MalformedRecord,
     MetadataRecord,
     decode_record,
     encode_record,

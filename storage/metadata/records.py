@@ -12,9 +12,12 @@
     "used"         group, time in ms                             the group still has members
     "forgotten"    group                                         all positions of a group are gone
     "some gone"    group, [[topic, topic id, partition], ...]    these positions of a group are gone
+    "removed"      [removal, ...]                                messages left logs
+    "deleted, removed"
+                   name, id, [removal, ...]                      a topic and its positions are gone,
+                                                                 and messages
 
-Records about users, access rules and quotas are in `access_records`, those of the journal in
-`removal_records`.
+Records about users, access rules and quotas are in `access_records`.
 
 A position is `[topic, topic id, partition, offset, time of the last message read, leader epoch of
 that message, commit time, text, retention, time of the last use]`; times in ms. The leader epoch is
@@ -22,6 +25,10 @@ that message, commit time, text, retention, time of the last use]`; times in ms.
 -1 means the commit time. A record is applied as a whole or not at all. Records "some gone" have
 version 2, records about users, rules or quotas version 3, "more adopted" and "renewed" version 4,
 "recommitted" version 5, records of the journal version 6, all others version 1.
+
+A removal is `[cause, rule, topic, topic id, partition, first offset, end offset, number of
+messages, time of the first message, largest time, time of the first removal, time of the last,
+number of removals]`; times in ms, -1 where a number is not known.
 
 A later release may add kinds, and fields at the end of a position. Such records then have another
 version, and a broker that does not know the version stops there: it cannot know what it would leave
@@ -35,7 +42,7 @@ from typing import Any, Final, NamedTuple
 import msgpack
 
 from ...protocol.errors import HorologError
-from ..directory.journal import Removal
+from ..directory.journal import MAX_TOPIC_REMOVALS, Cause, Removal
 from ..directory.position_records import (
     NO_EPOCH,
     NOT_KNOWN,
@@ -49,19 +56,19 @@ from .access_records import (
     ACCESS_DECODERS,
     ACCESS_VERSION,
     AccessRecord,
+    MalformedRecord,
     NewerRecord,
     access_fields,
 )
-from .access_records import MalformedRecord as MalformedRecord
-from .removal_records import (
-    DELETED_REMOVED,
-    REMOVAL_VERSION,
-    REMOVED,
-    decode_removals,
-    removal_fields,
-    removed,
-)
-from .removal_records import MessagesRemoved as MessagesRemoved
+
+REMOVAL_VERSION: Final = 6
+
+REMOVED: Final = "removed"
+DELETED_REMOVED: Final = "deleted, removed"
+
+MAX_RULE_CHARACTERS: Final = 512
+
+_CAUSES: Final = frozenset(Cause)
 
 VERSION: Final = 1
 """Version of a record, unless `_LATER` has another for its kind."""
@@ -104,6 +111,46 @@ _INT64_MAX: Final = 2**63 - 1
 _INT32_MAX: Final = 2**31 - 1
 _POSITION_FIELDS: Final = 10
 _PLACE_FIELDS: Final = 3
+
+
+class MessagesRemoved(NamedTuple):
+    """Messages left logs; at most `MAX_TOPIC_REMOVALS` removals."""
+
+    removals: Sequence[Removal]
+
+
+def removal_fields(removals: Sequence[Removal]) -> list[Any]:
+    """Return removals as they are stored in a record."""
+    return [[str(removal.cause), *removal[1:]] for removal in removals]
+
+
+def decode_removals(found: Any) -> tuple[Removal, ...]:
+    """Return the removals of a record. Raises `MalformedRecord`."""
+    if not isinstance(found, list) or len(found) > MAX_TOPIC_REMOVALS:
+        raise MalformedRecord(f"removals are not a list of up to {MAX_TOPIC_REMOVALS}")
+    return tuple(map(_removal, found))
+
+
+def _removal(fields: Any) -> Removal:
+    if not isinstance(fields, list) or len(fields) != len(Removal._fields):
+        raise MalformedRecord(f"a removal is not a list of {len(Removal._fields)}")
+    cause, rule, topic, topic_id, *numbers = fields
+    if not isinstance(cause, str) or cause not in _CAUSES:
+        raise MalformedRecord(f"the cause of a removal is {str(cause)[:40]!r}")
+    if not isinstance(rule, str) or len(rule) > MAX_RULE_CHARACTERS:
+        raise MalformedRecord(f"the rule of a removal is no text of {MAX_RULE_CHARACTERS}")
+    if not isinstance(topic, str) or not is_topic_name(topic):
+        raise MalformedRecord(f"{str(topic)[:80]!r} is not a topic name")
+    if not isinstance(topic_id, str) or not is_id(topic_id):
+        raise MalformedRecord(f"{str(topic_id)[:40]!r} is not a topic id")
+    if any(type(each) is not int or not -1 <= each <= _INT64_MAX for each in numbers):
+        raise MalformedRecord("a number of a removal is none from -1 to 2**63-1")
+    return Removal(cause, rule, topic, topic_id, *numbers)
+
+
+def removed(removals: Any) -> MessagesRemoved:
+    """Decode a record "removed"."""
+    return MessagesRemoved(decode_removals(removals))
 
 
 class TopicCreated(NamedTuple):

@@ -20,8 +20,9 @@ import msgpack
 
 from ...protocol.errors import InvalidRequest, StorageError
 from ..files import File, Files
+from .access_records import MalformedRecord
 from .metadata_state import MetadataState
-from .records import MAX_RECORD_BYTES, MalformedRecord, MetadataRecord, decode_record, encode_record
+from .records import MAX_RECORD_BYTES, MetadataRecord, decode_record, encode_record
 
 PART_BYTES: Final = 1 << 20
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from horolog.bench.figure import BoundedFigure, measure
-from horolog.bench.largest import Size
+from horolog.bench.guard.largest import Size
 from horolog.bench.longest_turn import longest_turn
 from horolog.bench.watched_broker import Turn, TurnWatch
 from horolog.protocol.api.registry import APIS

@@ -519,7 +519,7 @@ class TestSettings:
         self, tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for module in list(sys.modules):
-            if module.startswith("horolog.server.security.token_"):
+            if module.startswith("horolog.server.security.token"):
                 monkeypatch.delitem(sys.modules, module)
         monkeypatch.setitem(sys.modules, "jwt", None)
         url = issuer.write(tmp_path / "keys.json")

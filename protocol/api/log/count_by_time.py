@@ -5,9 +5,22 @@ from typing import Final
 
 from ...limits import MAX_INTERVALS
 from ..rights import whole
-from ..schema import INT64, Api, ServedBy, array, error_text, int16, int32, int64, message, string
+from ..schema import (
+    INT64,
+    Api,
+    ServedBy,
+    allow_follower,
+    array,
+    error_text,
+    follower_heard_ms,
+    int16,
+    int32,
+    int64,
+    message,
+    seen_offset,
+    string,
+)
 from ..security.acl_terms import Operation, ResourceType
-from .replicas import allow_follower, follower_heard_ms, seen_offset
 
 
 @message

@@ -8,19 +8,22 @@ from ..schema import (
     INT32,
     Api,
     ServedBy,
+    allow_follower,
     array,
     boolean,
+    current_leader_epoch,
     error_text,
+    follower_heard_ms,
     int8,
     int16,
     int32,
     int64,
     message,
     records,
+    seen_offset,
     string,
 )
 from ..security.acl_terms import Operation, ResourceType
-from .replicas import allow_follower, current_leader_epoch, follower_heard_ms, seen_offset
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1

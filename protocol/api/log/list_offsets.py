@@ -9,18 +9,21 @@ from ..schema import (
     INT64,
     Api,
     ServedBy,
+    allow_follower,
     array,
+    current_leader_epoch,
     error_text,
     flexible_since,
+    follower_heard_ms,
     int8,
     int16,
     int32,
     int64,
     message,
+    seen_offset,
     string,
 )
 from ..security.acl_terms import Operation, ResourceType
-from .replicas import allow_follower, current_leader_epoch, follower_heard_ms, seen_offset
 
 LATEST: Final = -1
 """Target for the log end: the offset that the next message will get."""

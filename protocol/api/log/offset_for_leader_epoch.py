@@ -5,9 +5,8 @@ from typing import Final
 
 from ...limits import MAX_PARTITIONS, MAX_TOPICS
 from ..rights import How, Need, Right
-from ..schema import Api, array, int16, int32, int64, message, string
+from ..schema import Api, array, current_leader_epoch, int16, int32, int64, message, string
 from ..security.acl_terms import Operation, ResourceType
-from .replicas import current_leader_epoch
 
 UNDEFINED: Final = -1
 """An unknown epoch, or an unknown end of one."""

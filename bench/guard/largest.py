@@ -8,17 +8,17 @@ from typing import Any, Final
 
 import msgspec
 
-from ..protocol.api.encodings import Encoding
-from ..protocol.api.groups.join_group import JOIN_GROUP
-from ..protocol.api.groups.offset_fetch import OFFSET_FETCH
-from ..protocol.api.groups.sync_group import SYNC_GROUP
-from ..protocol.api.log.count_by_time import COUNT_BY_TIME
-from ..protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS
-from ..protocol.api.log.describe_removals import DESCRIBE_REMOVALS, DescribeRemovalsRequest
-from ..protocol.api.log.fetch import FETCH
-from ..protocol.api.log.produce import PRODUCE
-from ..protocol.api.registry import APIS
-from ..protocol.api.schema import (
+from ...protocol.api.encodings import Encoding
+from ...protocol.api.groups.join_group import JOIN_GROUP
+from ...protocol.api.groups.offset_fetch import OFFSET_FETCH
+from ...protocol.api.groups.sync_group import SYNC_GROUP
+from ...protocol.api.log.count_by_time import COUNT_BY_TIME
+from ...protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS
+from ...protocol.api.log.describe_removals import DESCRIBE_REMOVALS, DescribeRemovalsRequest
+from ...protocol.api.log.fetch import FETCH
+from ...protocol.api.log.produce import PRODUCE
+from ...protocol.api.registry import APIS
+from ...protocol.api.schema import (
     Api,
     Array,
     Boolean,
@@ -31,14 +31,14 @@ from ..protocol.api.schema import (
     fields_of,
     replaced,
 )
-from ..protocol.api.security.acls import DELETE_ACLS
-from ..protocol.api.security.client_quotas import DESCRIBE_CLIENT_QUOTAS
-from ..protocol.api.security.scram_credentials import DESCRIBE_USER_SCRAM_CREDENTIALS
-from ..protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
-from ..protocol.api.topics.elect_leaders import ELECT_LEADERS, ElectLeadersRequest
-from ..protocol.api.topics.metadata import METADATA
-from ..testing.requests import produce_to
-from .brokers import MIB, batch, sets
+from ...protocol.api.security.acls import DELETE_ACLS
+from ...protocol.api.security.client_quotas import DESCRIBE_CLIENT_QUOTAS
+from ...protocol.api.security.scram_credentials import DESCRIBE_USER_SCRAM_CREDENTIALS
+from ...protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
+from ...protocol.api.topics.elect_leaders import ELECT_LEADERS, ElectLeadersRequest
+from ...protocol.api.topics.metadata import METADATA
+from ...testing.requests import produce_to
+from ..brokers import MIB, batch, sets
 
 GROUP: Final = "bench"
 WIDE: Final = "wide"
