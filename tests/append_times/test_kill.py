@@ -33,7 +33,7 @@ class Load:
 
 
 async def write_until_killed(server: ServerProcess, load: Load, rng: random.Random) -> None:
-    async with Producer(server.native, acks="all") as producer:
+    async with Producer(server.native, acks="all", idempotent=False) as producer:
         while True:
             values = [b"%d" % (len(load.sent) + number) for number in range(rng.randrange(1, 5))]
             began = time.time() * 1000

@@ -40,6 +40,7 @@ class Topic:
     acks: Acks
     compression: Compression
     kind: str = "CreateTime"
+    idempotent: bool = False
     acknowledged: list[Stored] = field(default_factory=list)
     sent: int = 0
 
@@ -66,6 +67,7 @@ def topics() -> list[Topic]:
         Topic("acks-1", 1, "none"),
         Topic("acks-all", "all", "none"),
         Topic("acks-all-gzip", "all", "gzip"),
+        Topic("idempotent", "all", "none", idempotent=True),
         Topic("append-time", "all", "lz4", "LogAppendTime"),
         Topic("append-time-acks-1", 1, "none", "LogAppendTime"),
     ]
@@ -77,7 +79,11 @@ async def write_until_killed(
     """Send set after set; what is not answered was not promised, and is not sent again."""
     with suppress(ConnectionFailed):
         async with Producer(
-            server.native, acks=topic.acks, compression=topic.compression
+            server.native,
+            acks=topic.acks,
+            compression=topic.compression,
+            idempotent=topic.idempotent,
+            delivery_timeout_ms=0 if topic.idempotent else 120_000,
         ) as producer:
             while True:
                 records = topic.next_set(rng)

@@ -140,7 +140,7 @@ def test_closed_segments_are_listed_at_load(
     broker: BrokerThread, producer: blocking.Producer, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic = make_topic(settings={"segment.bytes": "2048"})
-    for _ in range(5):
+    for _ in range(20):
         fill(producer, topic, 50)
     folder = tmp_path / "copy" / f"{topic}-0"
     folder.mkdir(parents=True)

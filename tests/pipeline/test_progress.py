@@ -99,6 +99,7 @@ def test_a_broker_that_is_away_for_a_while(
             assert [
                 record.message.startswith(WARNED.format(broker.address))
                 for record in caplog.records
+                if record.name.startswith("horolog.pipeline")
             ] == [True]
             publisher.publish({("t", 0): 2})
             broker.restart()
