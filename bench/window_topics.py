@@ -30,7 +30,8 @@ _HOUR_MS: Final = 3_600_000
 _FETCH_BYTES: Final = 1 << 20
 _VERSION: Final = 10
 _ROUNDS: Final = 7
-_SECONDS: Final = 0.4
+_PAIRS: Final = 40
+"""Rounds of a comparison whose difference is smaller than that of two rounds of the same work."""
 _WAIT_MS: Final = 60_000
 """The longest that a broker lets a fetch wait."""
 _AGAIN_SECONDS: Final = 45
@@ -154,7 +155,7 @@ def _read_topic(client: RawClient, topic: str, from_ms: int) -> Reading:
 
 
 def produce_beside_window(
-    *, turn_bytes: int = ONE_TURN_BYTES, rounds: int = _ROUNDS, seconds: float = _SECONDS
+    *, turn_bytes: int = ONE_TURN_BYTES, rounds: int = _PAIRS, seconds: float = 0.25
 ) -> Iterator[Figure]:
     """Messages a second into a topic on which a reader waits for a window of the far future, in
     turns with the same into one without a reader; both at their retention limit."""

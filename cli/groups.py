@@ -318,7 +318,7 @@ def _count(moves: Sequence[PositionMove]) -> str:
 def _check_asking(other: str) -> None:
     if not is_terminal(sys.stdin):
         raise CommandFailed(
-            f"standard input is not a terminal, so nobody can be asked; give --yes ({other})"
+            f"standard input is not a terminal, so no question can be asked; give --yes ({other})"
         )
 
 

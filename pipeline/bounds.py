@@ -301,6 +301,8 @@ def resolve(asked: Questions, options: ReadOptions) -> list[PlannedSpan]:
     whose end is not after its start. Raises DataLoss for a start beyond the log end."""
     found = asked.topics(options.subscription)
     last = asked.ends(found.subscribed)
+    if options.window is not None and options.window.from_ms:
+        asked.warn_of_gone(last, options.window.from_ms)
     end = resolve_end(asked, found, last, options)
     start = resolve_start(asked, found, last, options)
     lost = [beyond_end(*key, start[key], stop) for key, stop in last.items() if start[key] > stop]

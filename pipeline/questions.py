@@ -4,6 +4,7 @@ Each process keeps one connection per broker, because Spark reuses its Python pr
 """
 
 import asyncio
+import logging
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -19,12 +20,15 @@ from ..client.results import ClusterDescription, FindResult, Found
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from ..protocol.errors import HorologError, UnknownTopicOrPartition
 from ..protocol.window_topics import SEPARATOR, WindowName, base_of, parse_window_name
+from ..times import format_time
 from .connecting import CLIENT_ID, consumer_at
 from .logs import LogId, TopicLogs, logs_of
 from .options import BrokerOptions, Subscription
 from .planning import Offsets, PlannedSpan, TopicPartition
 
 T = TypeVar("T")
+
+_log: Final = logging.getLogger(__name__)
 
 LOOP: Final = BackgroundLoop("horolog-pipeline")
 """Event loop of this process, in a thread; all connections of the pipeline belong to it."""
@@ -61,6 +65,21 @@ class Topics(NamedTuple):
     def has(self, key: TopicPartition) -> bool:
         """Whether the partition exists; that of a window exists if that of its base does."""
         return key[1] < self.counts.get(base_of(self.counts, key[0]), 0)
+
+
+def warn_of_gone(topic: str, partition: int, time_ms: int, complete_from_ms: int | None) -> None:
+    """Log a warning if messages of `time_ms` or later may have left a partition that is read from
+    that time on. The time 0 stands for all messages that there are."""
+    if complete_from_ms is not None and 0 < time_ms < complete_from_ms:
+        _log.warning(
+            "%s-%s is read from %s on, but is complete only from %s on; "
+            "`horolog explain gone %s` shows what went",
+            topic,
+            partition,
+            format_time(time_ms),
+            format_time(complete_from_ms),
+            topic,
+        )
 
 
 class Questions:
@@ -158,11 +177,22 @@ class Questions:
 
     def at_times(self, times_ms: Offsets) -> dict[TopicPartition, int | None]:
         """Return the first offset of each partition with the given timestamp or a later one; None
-        if it has no such message."""
+        if it has no such message. Logs a warning if messages of that time or later have left the
+        topic."""
+        found = self._found(times_ms)
+        for key, result in found.items():
+            warn_of_gone(*key, times_ms[key], result.complete_from_ms)
         return {
             key: result.offset if isinstance(result, Found) else None
-            for key, result in self._found(times_ms).items()
+            for key, result in found.items()
         }
+
+    def warn_of_gone(self, partitions: Iterable[TopicPartition], from_ms: int) -> None:
+        """Log a warning for each partition that messages of `from_ms` or later may have left."""
+        keys = list(partitions)
+        found = self._each(partial(self._admin.list_offsets, *key, [LATEST]) for key in keys)
+        for key, answers in zip(keys, found, strict=True):
+            warn_of_gone(*key, from_ms, answers[0].complete_from_ms)
 
     def next_times_ms(
         self, spans: Sequence[PlannedSpan], before_ms: int

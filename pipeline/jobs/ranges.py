@@ -12,6 +12,7 @@ from ...client.results import AfterEnd, FindResult, Found, NoTimestamps
 from ...protocol.api.log.list_offsets import EARLIEST, LATEST
 from ...times import EPOCH_MS_MAXIMUM, check_unit
 from ..logs import NO_LOGS, UNKNOWN, LogId, TopicLogs, logs_of
+from ..questions import warn_of_gone
 
 __all__ = ["PartitionRange", "ReadPlan", "plan_by_append_time", "plan_by_create_time"]
 
@@ -175,7 +176,9 @@ def _range(
     slack_ms: int,
 ) -> PartitionRange:
     def first_of(time_ms: int, end: int) -> int:
-        return _place(admin.find_offset(topic, partition, timestamp_ms=time_ms, by=by), end)
+        found = admin.find_offset(topic, partition, timestamp_ms=time_ms, by=by)
+        warn_of_gone(topic, partition, time_ms, found.complete_from_ms)
+        return _place(found, end)
 
     earliest, latest = admin.list_offsets(topic, partition, [EARLIEST, LATEST])
     log_start, last = earliest.offset or 0, latest.offset or 0

@@ -1,11 +1,22 @@
 """Which messages of a log a retention pass or a trim removes: offsets, number and times, read
 before the log start moves."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import closing, suppress
 
-from ...protocol.records.layout import NO_TIMESTAMP
+from ...protocol.errors import CorruptMessage
+from ...protocol.records.batch import read_header
+from ...protocol.records.layout import (
+    ATTRIBUTES_AT,
+    BATCH_MAGIC,
+    BATCH_OVERHEAD,
+    CODEC_MASK,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+)
 from ..entries.segment_scan import scan_log_file
+from ..index.time_map import StoredTimes, UnreadableTimes
 from ..segment.segment import Segment
 from ..stepped_change import Steps
 from .log_state import LogState
@@ -39,11 +50,17 @@ def _counted(log: LogState, removed: RemovedRange) -> RemovedRange:
 
 
 def _first_ms(segment: Segment, offset: int) -> int:
-    """Return the timestamp of a segment's first message, if that has this offset."""
+    """Return the timestamp of a segment's first message, if that has this offset, and the set need
+    not be decompressed for it."""
     if segment.base_offset != offset:
         return NO_TIMESTAMP
     with suppress(OSError):
-        return segment.first_timestamp_ms
+        head = segment.file.pread(BATCH_OVERHEAD, 0)
+        if len(head) == BATCH_OVERHEAD and head[MAGIC_AT] == BATCH_MAGIC:
+            header = read_header(head, 0)
+            return header.max_timestamp_ms if header.is_append_time else header.base_timestamp_ms
+        if len(head) > ATTRIBUTES_AT and not head[ATTRIBUTES_AT] & CODEC_MASK:
+            return segment.first_timestamp_ms
     return NO_TIMESTAMP
 
 
@@ -66,7 +83,7 @@ def removed_by_trim(log: LogState, offset: int) -> Steps[RemovedRange]:
         if segment.next_offset <= offset or start <= largest_offset < offset:
             largest_ms = max(largest_ms, whole_ms)
         else:
-            reading = _PartReading(segment, start, offset)
+            reading = _PartReading(log, segment, start, offset)
             yield reading.run
             largest_ms = max(largest_ms, reading.largest_ms)
             first_ms = reading.first_ms if first_ms < 0 else first_ms
@@ -77,32 +94,49 @@ class _PartReading:
     """Reads the times of a segment's messages from offset `start` up to `end`. `run` may be called
     in any thread."""
 
-    def __init__(self, segment: Segment, start: int, end: int) -> None:
+    def __init__(self, log: LogState, segment: Segment, start: int, end: int) -> None:
         self.first_ms = self.largest_ms = NO_TIMESTAMP
         self._segment = segment
         self._start, self._end = start, end
         self._from = indexed_position(segment, start)
         self._to = indexed_position(segment, end)
         self._size_bytes = segment.readable_bytes
+        limit_bytes = log.settings.max_decompressed_bytes
+        self._stored = StoredTimes(log.seams.files, segment.log_path, limit_bytes)
 
     def run(self) -> None:
-        """Read the part. If it cannot be read, its times stay unknown."""
-        segment = self._segment
+        """Read the part. What cannot be read has unknown times."""
         with (
-            suppress(OSError),
-            closing(segment.seams.files.open(segment.log_path, read_only=True)) as file,
+            suppress(OSError, UnreadableTimes, CorruptMessage),
+            closing(self._stored.open()) as file,
         ):
             first = locate_in_file(file, self._start, self._from, self._size_bytes)
             end = locate_in_file(file, self._end, max(self._to, first), self._size_bytes)
             scan = scan_log_file(
-                file, first, end, next_offset=segment.base_offset, gaps=True, check_crc=False
+                file, first, end, next_offset=self._segment.base_offset, gaps=True, check_crc=False
             )
-            self.first_ms, self.largest_ms = scan.first_timestamp_ms, scan.largest_ms
+            self.largest_ms = scan.largest_ms
+            times = self._times_in(first)
+            self.first_ms = times[0] if times else NO_TIMESTAMP
+            # The set at the end may have messages that go, and others that stay.
+            self.largest_ms = max(self.largest_ms, max(self._times_in(end), default=NO_TIMESTAMP))
+
+    def _times_in(self, position: int) -> Sequence[int]:
+        """Return the timestamps of the messages that go in the set at `position`."""
+        for at, data in self._stored.pieces(position, self._size_bytes):
+            for columns in self._stored.columns(data, at):
+                offsets = memoryview(columns.offsets).cast("q")
+                begin, stop = bisect_left(offsets, self._start), bisect_left(offsets, self._end)
+                return memoryview(columns.timestamps).cast("q")[begin:stop]
+        return ()
 
 
 def removed_with_topic(log: LogState) -> RemovedRange:
     """Return what the deletion of a topic removes from a log. Reads nothing from the disk."""
     first_ms = log.segment_list.first.first_ms
+    # That of a record batch is the largest one in it.
+    if log.segment_list.first.magic_span(0)[0] == BATCH_MAGIC:
+        first_ms = None
     largest_ms = max((each.largest[0] for each in log.segment_list.segments), default=NO_TIMESTAMP)
     trimmed = log.log_start_offset > log.segment_list.first.base_offset
     removed = RemovedRange(

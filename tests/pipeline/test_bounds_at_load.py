@@ -136,6 +136,26 @@ def test_options_of_a_stream_or_a_write_are_none_of_a_batch(
     source(broker.address, topic=topic).writer(StructType([made.schema()["value"]]), False)
 
 
+def test_a_read_from_before_what_is_complete_is_logged(
+    broker: BrokerThread,
+    producer: blocking.Producer,
+    make_topic: MakeTopic,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    topic = make_topic()
+    fill(producer, topic, 5)
+    starts = {"startingTimestamp": T0_MS}
+    with caplog.at_level(logging.WARNING, "horolog.pipeline"):
+        assert len(read(source(broker.address, subscribe=topic, **starts))) == 5
+        assert not caplog.records
+        with blocking.Admin(broker.address) as admin:
+            admin.delete_records(topic, 0, before=3)
+        assert len(read(source(broker.address, subscribe=topic, **starts))) == 2
+    (warning,) = {record.getMessage() for record in caplog.records}
+    assert warning.startswith(f"{topic}-0 is read from ")
+    assert f"`horolog explain gone {topic}`" in warning
+
+
 def test_closed_segments_are_listed_at_load(
     broker: BrokerThread, producer: blocking.Producer, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
