@@ -38,7 +38,7 @@ _WORDS = {
 }
 
 _TOLD_MAX: Final = 3
-"""Most removals that are told beside the result of another command."""
+"""The largest number of removals printed after the result of another command."""
 
 
 def gone(

@@ -15,8 +15,8 @@ _PRUNE_AFTER: Final = 64
 
 
 def is_unread(result: "asyncio.Future[Any]") -> bool:
-    """Whether nobody has retrieved the error of a future. asyncio keeps this to log errors that are
-    never retrieved."""
+    """Whether the program has not retrieved the error of a future. asyncio keeps this to log errors
+    that are never retrieved."""
     return result._log_traceback
 
 

@@ -299,7 +299,7 @@ class Outbox:
         self._sent: Batch | None = None
         """Batch that is being delivered."""
         self._given_up = 0
-        """Number of messages that nobody sends any more, and whose result is unknown."""
+        """Number of messages that are no longer sent, and whose result is unknown."""
 
     @property
     def unanswered(self) -> int:

@@ -44,7 +44,7 @@ class Truncations:
         """Size of the complete lines."""
 
     def load(self) -> None:
-        """Read the file, so that nobody waits for the disk later. Raises `OSError`."""
+        """Read the file into memory, so that no request waits for the disk. Raises `OSError`."""
         self._read()
 
     @property
