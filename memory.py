@@ -60,8 +60,18 @@ def collect_garbage() -> None:
     """
     if gc.get_threshold() == _COLLECTED_AFTER and gc.get_count()[-1]:
         gc.collect()
-        if len(gc.get_objects()) > _LOOKED_THROUGH_MAX:
+        if _count_objects() > _LOOKED_THROUGH_MAX:
             gc.freeze()
+
+
+def _count_objects() -> int:
+    """Number of objects that a full collection looks through.
+
+    The list of them lives within a single call of a C function. If it lived from one bytecode to
+    the next, another thread could meanwhile shrink a tuple that `tuple(generator)` has built in
+    part: CPython raises SystemError for a tuple with a second reference.
+    """
+    return next(map(len, iter(gc.get_objects, None)))
 
 
 def keep_freed_memory() -> None:

@@ -333,7 +333,7 @@ async def test_a_fetch_that_waits_holds_nothing_of_what_it_found(
 ) -> None:
     await fill(other)
     await parked(broker, client, other, fetch("a", (0, 0), max_wait_ms=FOREVER_MS, min_bytes=10**6))
-    slices = [each for each in gc.get_objects() if isinstance(each, Slice)]
+    slices = [each for each in gc.get_referrers(Slice) if isinstance(each, Slice)]
     places = [each.segment and each.segment.log_path for each in slices]
     assert not [path for path in places if path and METADATA_TOPIC not in str(path)]
 

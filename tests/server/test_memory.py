@@ -95,3 +95,36 @@ def test_garbage_is_collected_when_there_is_time() -> None:
         [sys.executable, "-c", GARBAGE], stdout=subprocess.PIPE, check=True, text=True
     )
     assert told.stdout.split() == ["True", "False", "False", "True", "False"]
+
+
+THREADS = """
+import gc, sys, threading
+from horolog.memory import collect_garbage, settle
+
+def build_tuples():
+    try:
+        while not ended.is_set():
+            tuple(str(number) for number in range(3))
+    except SystemError as error:
+        print(error)
+
+settle()
+sys.setswitchinterval(1e-6)
+ended = threading.Event()
+thread = threading.Thread(target=build_tuples)
+thread.start()
+for _ in range(3000):
+    gc.collect(1)  # so that there can be garbage of the oldest generation
+    collect_garbage()
+ended.set()
+thread.join()
+"""
+
+
+def test_a_collection_leaves_the_tuples_of_other_threads_alone() -> None:
+    """CPython refuses to shrink a tuple that has a second reference, and `tuple(generator)` shrinks
+    its own."""
+    told = subprocess.run(
+        [sys.executable, "-c", THREADS], stdout=subprocess.PIPE, check=True, text=True
+    )
+    assert told.stdout == ""

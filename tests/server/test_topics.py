@@ -414,7 +414,7 @@ async def test_refused_changes_are_gone_without_the_garbage_collector(
         for _ in range(20):
             response = await client.call(CreateTopicsRequest(topics=refused))
             assert response.topics[0].error_code == TopicAlreadyExists.code
-        left = [one for one in gc.get_objects() if isinstance(one, SteppedChange)]
+        left = [one for one in gc.get_referrers(SteppedChange) if isinstance(one, SteppedChange)]
         assert len(left) <= 1, "the last one may wait for the next change"
     finally:
         gc.enable()

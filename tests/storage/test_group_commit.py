@@ -355,7 +355,7 @@ def test_the_checksums_of_all_segments_are_held_twice_at_most(
     synced would hold them once for each roll."""
     folder.open()
     batches_rolled(folder, commits, 6)
-    works = [one for one in gc.get_objects() if isinstance(one, FlushWork)]
+    works = [one for one in gc.get_referrers(FlushWork) if isinstance(one, FlushWork)]
     holding = [one for one in works if one.directory == folder.path and one.checksums is not None]
     assert sorted(one.target_offset for one in holding) == [1, 6]
     commits.index()
