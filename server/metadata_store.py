@@ -7,43 +7,36 @@ code moves the high watermark.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
+from ..protocol.api.pieces import finish
 from ..protocol.errors import (
     CodedError,
-    CoordinatorNotAvailable,
     LeaderNotAvailable,
     NotCoordinator,
-    NotEnoughReplicas,
-    NotEnoughReplicasAfterAppend,
-    NotLeader,
     RequestTimedOut,
     StorageError,
 )
-from ..protocol.window_topics import base_of
 from ..storage.directory.journal import MAX_TOPIC_REMOVALS, Removal
 from ..storage.directory.log_directory import LogDirectory
-from ..storage.directory.position_records import StoredPosition, check_entry, check_name
 from ..storage.directory.topics import TopicEntry
 from ..storage.events import Observer
 from ..storage.log.flush import FlushWork, GroupCommit
 from ..storage.log.log import Log
 from ..storage.metadata.access_records import AccessRecord
+from ..storage.metadata.current_state import encode_checked
 from ..storage.metadata.folder import StateWrite
 from ..storage.metadata.metadata_log import MetadataLog
 from ..storage.metadata.proposals import Proposal, TopicProposals
 from ..storage.metadata.records import (
     MessagesRemoved,
     MetadataRecord,
-    PositionsCommitted,
-    PositionsForgotten,
-    PositionsUsed,
-    SomeForgotten,
 )
 from ..storage.stepped_change import SteppedChange, Steps
+from .position_changes import PositionChanges
 from .security.service import SecurityService
 from .work import Work
 
@@ -179,10 +172,6 @@ class MetadataStore:
         self._retried: set[Callable[[], None]] = set()
         """The steps that failed for now and are called again soon."""
         self._waiting: deque[Waiting] = deque()
-        self._pending: tuple[int, int] = (0, 0)
-        """The number and the bytes of new positions in commits that are not applied yet."""
-        self._committing: dict[str, int] = {}
-        """How many commits of each group are not applied yet."""
         self._applying: asyncio.Task[None] | None = None
         self._writing: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
@@ -195,6 +184,9 @@ class MetadataStore:
         """Whether all records that the log had when this broker began to lead are applied."""
         self._stuck = False
         """Whether a change of a topic could not be applied, perhaps because the disk is full."""
+        self.positions = PositionChanges(
+            self.metadata, work, self._check_commits, self._append_positions
+        )
         self.topics = TopicProposals(
             directory.changes, directory.reserve, self._propose, self._check_topic
         )
@@ -262,7 +254,7 @@ class MetadataStore:
             self._answer_waiting()
             if self.metadata.not_read is not None:
                 self._read_again_later(self.metadata.not_read)
-            if change is None and not self._access_changed:
+            if change is None and not self.metadata.unfinished and not self._access_changed:
                 self._settle()
             else:
                 self._applying = self._work.start(self._apply(change))
@@ -278,30 +270,39 @@ class MetadataStore:
             await self._security.take(access, self._work.in_storage_thread)
             self._access = access
 
-    async def _apply(self, change: SteppedChange[TopicEntry] | None) -> None:
+    async def _apply(self, change: TopicChange | None) -> None:
+        """Carry out `change`, and apply the records after it."""
         await self._take_access()
-        while change is not None:
-            name = self.metadata.matching
-            change.begin()
-            while not change.done:
-                step = change.step
-                await self._work.in_topics_thread(partial(change.run, step))
-                change.advance(step)
-            self.changed()
-            try:
-                change.result()
-            except StorageError as error:
-                self._fail_next(error)
-                if self.leadership.alone:
-                    self.metadata.put_off(name, error)
-                    self._try_again_later()
-                else:
-                    self._stuck = True
-                    self._observe("metadata_not_applied", error=error.message)
-                    await asyncio.sleep(RETRY_SECONDS)
+        turns = self._work.turns()
+        while change is not None or self.metadata.unfinished:
+            if change is not None:
+                await self._match(change)
+                turns.begin()
+            await turns.give_way()
             change = self.metadata.next_change()
             await self._take_access()
             self._answer_waiting()
+
+    async def _match(self, change: TopicChange) -> None:
+        """Carry out a change of the topic that differs from the state."""
+        name = self.metadata.matching
+        change.begin()
+        while not change.done:
+            step = change.step
+            await self._work.in_topics_thread(partial(change.run, step))
+            change.advance(step)
+        self.changed()
+        try:
+            change.result()
+        except StorageError as error:
+            self._fail_next(error)
+            if self.leadership.alone:
+                self.metadata.put_off(name, error)
+                self._try_again_later()
+            else:
+                self._stuck = True
+                self._observe("metadata_not_applied", error=error.message)
+                await asyncio.sleep(RETRY_SECONDS)
 
     def _try_again_later(self) -> None:
         if self._trying_again is None and self.metadata.puts_off:
@@ -394,8 +395,11 @@ class MetadataStore:
 
     def _append(self, record: MetadataRecord) -> Waiting:
         """Append a record; returns the wait for it."""
+        return self._append_encoded(finish(encode_checked(record)))
+
+    def _append_encoded(self, data: bytes) -> Waiting:
         self.leadership.begin_append()
-        waiting = Waiting(self.metadata.append(record))
+        waiting = Waiting(self.metadata.append_encoded(data))
         self._waiting.append(waiting)
         self.leadership.appended(waiting.offset, partial(self._settled, waiting))
         self._commits.request(self._sync)
@@ -549,103 +553,9 @@ class MetadataStore:
 
     # Positions
 
-    def commit(self, group: str, positions: Sequence[StoredPosition]) -> asyncio.Future[None]:
-        """Store `positions` under `group`, all or none.
-
-        Raises `InvalidGroupId` for a name that is empty or too long, `InvalidRequest` for an
-        invalid position, `InvalidCommitOffsetSize` beyond the limit of all positions,
-        `StorageError`.
-        """
-        return self._work.start(self._commit(group, positions))
-
-    async def _commit(self, group: str, positions: Sequence[StoredPosition]) -> None:
-        self._check_commits()
-        check_name(group)
-        for position in positions:
-            check_entry(position)
-        if not positions:
-            return
-        table = self.metadata.positions
-        count, size_bytes = self._pending
-        table.check_room(group, positions, pending=count, pending_bytes=size_bytes)
-        more, more_bytes = self.metadata.state.positions.growth(group, positions)
-        self._pending = (count + more, size_bytes + more_bytes)
-        self._committing[group] = self._committing.get(group, 0) + 1
-        try:
-            await self._made(PositionsCommitted(group, self._with_ids(positions)))
-        finally:
-            count, size_bytes = self._pending
-            self._pending = (count - more, size_bytes - more_bytes)
-            self._committing[group] -= 1
-            if not self._committing[group]:
-                del self._committing[group]
-
-    def _with_ids(self, positions: Sequence[StoredPosition]) -> list[tuple[str, StoredPosition]]:
-        topics = self.metadata.state.topics
-        based = ((base_of(topics, each.topic), each) for each in positions)
-        return [(topics[base].topic_id, each) for base, each in based if base in topics]
-
-    async def _made(self, record: MetadataRecord) -> None:
-        """Append a record about positions, and wait until it is applied. Errors become those of a
-        group coordinator."""
-        try:
-            await self._within(POSITION_SECONDS, self._append(record))
-        except NotLeader as error:
-            raise NotCoordinator(error.message) from error
-        except (NotEnoughReplicas, NotEnoughReplicasAfterAppend) as error:
-            raise CoordinatorNotAvailable(error.message) from error
-
-    def forget(self, group: str) -> asyncio.Future[None]:
-        """Drop all positions of `group`. Raises `StorageError`."""
-        return self._work.start(self._forget(group))
-
-    async def _forget(self, group: str) -> None:
-        self._check_commits()
-        if self.metadata.positions.has(group):
-            await self._made(PositionsForgotten(group))
-
-    def forget_some(
-        self, group: str, partitions: Sequence[tuple[str, int]]
-    ) -> asyncio.Future[None]:
-        """Drop the positions of `group` in some partitions. Raises `StorageError`."""
-        return self._work.start(self._forget_some(group, partitions))
-
-    async def _forget_some(self, group: str, partitions: Sequence[tuple[str, int]]) -> None:
-        self._check_commits()
-        topics, positions = self.metadata.state.topics, self.metadata.positions
-        gone = [
-            (topics[base].topic_id, topic, partition)
-            for topic, partition in partitions
-            if (base := base_of(topics, topic)) in topics
-            # A commit that is not applied yet may add a position.
-            and (group in self._committing or positions.get(group, topic, partition) is not None)
-        ]
-        if gone:
-            await self._made(SomeForgotten(group, gone))
-
-    def used(self, group: str, at_ms: int) -> asyncio.Future[None]:
-        """Record that `group` is used, if its positions are of a consumer group. Raises
-        `StorageError`."""
-        return self._work.start(self._used(group, at_ms))
-
-    async def _used(self, group: str, at_ms: int) -> None:
-        if self.metadata.positions.is_of_group(group):
-            self._check_commits()
-            await self._made(PositionsUsed(group, at_ms))
-
-    def expire(self, group: str, retention_ms: int, now_ms: int) -> asyncio.Future[int]:
-        """Drop the positions of `group` if they have expired and no commit of the group is on its
-        way. The result is the number of dropped positions. Raises `StorageError`."""
-        return self._work.start(self._expire(group, retention_ms, now_ms))
-
-    async def _expire(self, group: str, retention_ms: int, now_ms: int) -> int:
-        self._check_commits()
-        expires_ms = self.metadata.positions.expires_ms(group, retention_ms)
-        if expires_ms is None or expires_ms > now_ms or group in self._committing:
-            return 0
-        count = len(self.metadata.positions.of(group))
-        await self._made(PositionsForgotten(group))
-        return count
+    def _append_positions(self, data: bytes) -> Awaitable[None]:
+        """Append an encoded record about positions; returns the wait until it is applied."""
+        return self._within(POSITION_SECONDS, self._append_encoded(data))
 
     async def trimmed(self, logs: Sequence[Log]) -> Mapping[Log, Exception]:
         """Wait until all in-sync replicas have the new log starts of `logs`, which are on stable

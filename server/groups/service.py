@@ -337,10 +337,10 @@ class OffsetRetention:
         return group is not None and len(group.members) > 0
 
     async def _used(self, name: str, now_ms: int) -> None:
-        await self._metadata.used(name, now_ms)
+        await self._metadata.positions.used(name, now_ms)
 
     async def _forget(self, name: str, now_ms: int) -> None:
-        count = await self._metadata.expire(name, self._retention_ms, now_ms)
+        count = await self._metadata.positions.expire(name, self._retention_ms, now_ms)
         if count:
             self._observe("group_positions_expired", group=name, positions=count)
 

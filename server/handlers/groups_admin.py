@@ -253,4 +253,4 @@ async def _delete_one(services: Services, name: str) -> None:
         coordinator.delete(name)
     elif not store.has(name):
         raise GroupIdNotFound(f"there is no group {name!r}")
-    await services.metadata.forget(name)
+    await services.metadata.positions.forget(name)

@@ -120,7 +120,7 @@ def _committing(
     if not positions:
         return response
     # A commit waits for the disk, so the answer is pending.
-    ready = services.metadata.commit(request.group_id, positions)
+    ready = services.metadata.positions.commit(request.group_id, positions)
 
     def committed() -> Pieces[OffsetCommitResponse]:
         error = ready.exception()
@@ -400,7 +400,7 @@ async def _delete(services: Services, request: OffsetDeleteRequest) -> OffsetDel
                 result.error_code, result.error_message = outcome
             await turns.give_way()
     if gone:
-        await services.metadata.forget_some(name, gone)
+        await services.metadata.positions.forget_some(name, gone)
     return OffsetDeleteResponse(topics=topics)
 
 

@@ -140,11 +140,21 @@ class PositionTable:
                 del self._keys[key]
 
     def _commit(self, name: str, entries: Sequence[StoredPosition]) -> None:
-        count, size_bytes = self.growth(name, entries)
+        count = 0
+        size_bytes = 0 if name in self._names else _name_bytes(name)
         held = self._names.setdefault(name, {})
         for entry in entries:
             key = entry[:2]
-            held[key if SEPARATOR in key[0] else self._keys.setdefault(key, key)] = _pack(entry)
+            packed = _pack(entry)
+            before = held.get(key)
+            if before is None:
+                count += 1
+                size_bytes += _key_bytes(key) + _packed_bytes(packed)
+                if SEPARATOR not in key[0]:
+                    key = self._keys.setdefault(key, key)
+            else:
+                size_bytes += len(packed) - len(before)
+            held[key] = packed
         self._count += count
         self.size_bytes += size_bytes
 
@@ -293,9 +303,9 @@ class PositionReading:
         *,
         pending: int = 0,
         pending_bytes: int = 0,
-    ) -> None:
-        """Raise `InvalidCommitOffsetSize` if `entries`, together with the pending ones, exceed a
-        limit."""
+    ) -> tuple[int, int]:
+        """Return how many positions, and how many bytes, `entries` add. Raises
+        `InvalidCommitOffsetSize` if they exceed a limit together with the pending ones."""
         more, more_bytes = self._table.growth(name, entries)
         count, size_bytes = len(self._table) + pending, self._table.size_bytes + pending_bytes
         if more > 0 and count + more > self.max_positions:
@@ -310,6 +320,7 @@ class PositionReading:
                 f"max.positions.bytes={limit}; raise it, delete groups that are out of use, or "
                 "commit shorter texts beside the positions"
             )
+        return more, more_bytes
 
 
 def _pack(entry: StoredPosition) -> bytes:

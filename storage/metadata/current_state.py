@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final
 
+from ...protocol.api.pieces import Pieces
 from ...protocol.errors import CodedError, CorruptMessage, InvalidRequest, StorageError
 from ...protocol.records.batch import finish_batch
 from ...protocol.records.kernel import RecordEncoder, walk
@@ -15,15 +16,20 @@ from .access_records import MalformedRecord
 from .metadata_state import MetadataState
 from .records import (
     MAX_RECORD_BYTES,
+    POSITIONS_IN_PIECE,
     MetadataRecord,
-    decode_record,
-    encode_record,
+    PositionsCommitted,
+    decode_in_pieces,
+    encode_in_pieces,
 )
 from .snapshot import Snapshot
 
 _READ_BYTES: Final = 1 << 20
 _MESSAGE_BYTES: Final = 90
 """Estimated size of a message beside its value."""
+
+ReadRecord = tuple[int, int, MetadataRecord]
+"""The offset after a record, the size of its message, and the record."""
 
 
 class CurrentState:
@@ -36,7 +42,9 @@ class CurrentState:
         self.log_bytes = 0
         """Bytes of the records after the stored state."""
         self._log = log
-        self._reading: Iterator[tuple[int, int, MetadataRecord]] | None = None
+        self.paused = False
+        """Whether `take` returned in the middle of its work, so that others get their turn."""
+        self._reading: Iterator[ReadRecord | None] | None = None
 
     @property
     def limit(self) -> int:
@@ -48,13 +56,15 @@ class CurrentState:
 
         Raises `StorageError` at a record that cannot be read; the records before it were applied.
         """
-        self._reading = None
+        self.forget_reading()
         failure = None
         state, offset, log_bytes = snapshot.state, snapshot.offset, 0
         try:
-            for next_offset, size, record in read_records(self._log, offset, limit):
-                state.apply(record)
-                offset, log_bytes = next_offset, log_bytes + size
+            for found in read_records(self._log, offset, limit):
+                if found is not None:
+                    next_offset, size, record = found
+                    state.apply(record)
+                    offset, log_bytes = next_offset, log_bytes + size
             offset = max(offset, limit)
         except StorageError as error:
             failure = error
@@ -64,20 +74,26 @@ class CurrentState:
 
     def take(self, changed: Callable[[str], None]) -> bool:
         """Apply the next record below the limit, if there is one. Return whether there may be
-        another.
+        another that can be applied in this turn; if not, `paused` tells whether the next call goes
+        on.
 
         `changed` is called with the name of the topic that the record changes. Raises
         `StorageError` for a record that cannot be read.
         """
+        self.paused = False
         if self._reading is None:
             limit = self.limit
             if limit <= self.offset:
                 return False
             self._reading = read_records(self._log, self.offset, limit)
-        found = next(self._reading, None)
-        if found is None:
+        try:
+            found = next(self._reading)
+        except StopIteration:
             self._reading = None
             return self.limit > self.offset
+        if found is None:
+            self.paused = True
+            return False
         self.offset, size, record = found
         self.log_bytes += size
         name = self.state.apply(record)
@@ -89,15 +105,16 @@ class CurrentState:
         """Forget records that were read ahead, because the log was truncated and
         they may be gone."""
         self._reading = None
+        self.paused = False
 
 
-def read_records(log: Log, start: int, limit: int) -> Iterator[tuple[int, int, MetadataRecord]]:
-    """Yield the records from `start` up to `limit`: the offset after each, its size, and the
-    record.
+def read_records(log: Log, start: int, limit: int) -> Iterator[ReadRecord | None]:
+    """Yield the records from `start` up to `limit`, and `None` after each
+    `POSITIONS_IN_PIECE` positions, or other records: the caller may give way then.
 
     Raises `StorageError`, also for a message that is not a valid record.
     """
-    offset = start
+    offset, weight = start, 0
     log.prepare()
     while offset < limit:
         try:
@@ -123,9 +140,13 @@ def read_records(log: Log, start: int, limit: int) -> Iterator[tuple[int, int, M
                     return
                 offset = each.offset
                 value = None if each.value is None else bytes(each.value)
-                record = decode_record(value)
+                record = yield from decode_in_pieces(value)
                 offset += 1
                 yield offset, len(value or b"") + _MESSAGE_BYTES, record
+                weight += len(record.positions) if isinstance(record, PositionsCommitted) else 1
+                if weight >= POSITIONS_IN_PIECE:
+                    yield None
+                    weight = 0
         except (MalformedRecord, CodedError, OSError) as error:
             if isinstance(error, CorruptMessage):
                 _note_damage(found)
@@ -140,16 +161,19 @@ def _unread(log: Log, offset: int, error: Exception) -> StorageError:
     )
 
 
-def append_record(log: Log, record: MetadataRecord) -> int:
-    """Append a record, and return its offset.
-
-    Raises `InvalidRequest` for a record that could not be decoded again, `StorageError`.
-    """
-    data = encode_record(record)
+def encode_checked(record: MetadataRecord) -> Pieces[bytes]:
+    """Return the bytes of a record. Raises `InvalidRequest` if it could not be decoded again."""
+    data = yield from encode_in_pieces(record)
     try:
-        decode_record(data)
+        yield from decode_in_pieces(data)
     except MalformedRecord as error:
         raise InvalidRequest(f"this cannot be kept in the metadata log: {error}") from error
+    return data
+
+
+def append_record(log: Log, data: bytes) -> int:
+    """Append a record, as `encode_checked` returns it, and return its offset. Raises
+    `StorageError`."""
     encoder = RecordEncoder()
     encoder.add(data, None, log.seams.clock.now_ms(), ())
     # In a cluster the high watermark is held until the in-sync replicas have the record, and have

@@ -16,6 +16,7 @@ from random import SystemRandom
 from typing import Final, TypeVar
 
 from ...clock import SystemClock
+from ...protocol.api.pieces import finish
 from ...protocol.errors import HorologError, StorageError
 from ...protocol.window_topics import base_of
 from ..directory.deletion import DeletionQueue
@@ -36,7 +37,7 @@ from ..log.log import Log
 from ..open_files import OpenFiles
 from ..seams import ProducerBudget, Seams
 from .access_records import AccessRecord, AccessState, NewerRecord
-from .current_state import CurrentState, append_record
+from .current_state import CurrentState, append_record, encode_checked
 from .folder import MetadataFolder
 from .metadata_state import MetadataState, records_of
 from .records import MetadataRecord
@@ -86,9 +87,9 @@ class LocalMetadata:
         Raises `InvalidRequest`, `StorageError`.
         """
         for record in records:
-            append_record(self.log, record)
+            append_record(self.log, finish(encode_checked(record)))
         self.log.flusher.flush()
-        while self.current.take(_ignore):
+        while self.current.take(_ignore) or self.current.paused:
             pass
 
     def change_access(self, plan: Callable[[], tuple[R, Sequence[AccessRecord]]]) -> R:

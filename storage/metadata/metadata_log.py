@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from ...protocol.api.pieces import finish
 from ...protocol.errors import StorageError
 from ..directory.position_table import PositionReading
 from ..directory.reserve import Reserve
@@ -28,7 +29,7 @@ from ..replica.replica_log import ReplicaLog
 from ..seams import Seams
 from ..stepped_change import SteppedChange
 from .access_records import AccessState
-from .current_state import CurrentState, append_record
+from .current_state import CurrentState, append_record, encode_checked
 from .folder import MetadataFolder, StateWrite
 from .local_metadata import LocalMetadata
 from .metadata_state import MetadataState, records_of
@@ -198,8 +199,9 @@ class MetadataLog:
         """Apply records up to the next change of a topic, and return that change, not yet begun.
 
         Once the change is done, the next call returns the next change, or the same again if it
-        failed. `None` if all records that are committed and synced here are applied, or if a
-        record cannot be read.
+        failed. `None` if all records that are committed and synced here are applied, if a record
+        cannot be read, or if this has taken some time: then `unfinished` is true, and the next call
+        goes on.
         """
         while self.failure is None:
             while self._stale and self._current.offset >= self._match_from:
@@ -218,7 +220,9 @@ class MetadataLog:
     def apply(self) -> None:
         """Apply all records that may be applied, and wait for the changes. A single broker puts off
         changes that fail because of the disk. Raises `StorageError`."""
-        while (change := self.next_change()) is not None:
+        while (change := self.next_change()) is not None or self.unfinished:
+            if change is None:
+                continue
             change.finish()
             try:
                 change.result()
@@ -303,6 +307,11 @@ class MetadataLog:
                 self._fail(failure)
             return False
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether the last call of `next_change` returned although there is more to apply."""
+        return self.failure is None and self._current.paused
+
     def _note_stale(self, name: str) -> None:
         if name not in self._stale:
             self._stale.append(name)
@@ -340,7 +349,11 @@ class MetadataLog:
 
         Raises `InvalidRequest` for a record that could not be decoded again, `StorageError`.
         """
-        return append_record(self.log, record)
+        return self.append_encoded(finish(encode_checked(record)))
+
+    def append_encoded(self, data: bytes) -> int:
+        """As `append`, with the bytes that `encode_checked` returns."""
+        return append_record(self.log, data)
 
     # Shortening
 

@@ -35,12 +35,13 @@ version, and a broker that does not know the version stops there: it cannot know
 out.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgpack
 
+from ...protocol.api.pieces import Pieces, finish
 from ...protocol.errors import HorologError
 from ..directory.journal import MAX_TOPIC_REMOVALS, Cause, Removal
 from ..directory.position_records import (
@@ -68,6 +69,8 @@ DELETED_REMOVED: Final = "deleted, removed"
 
 MAX_RULE_CHARACTERS: Final = 512
 
+R = TypeVar("R")
+
 _CAUSES: Final = frozenset(Cause)
 
 VERSION: Final = 1
@@ -76,6 +79,9 @@ VERSION: Final = 1
 MAX_RECORD_BYTES: Final = 16 << 20
 """Limit of a record. A commit of 100,000 positions without texts takes 9 MiB, and a request is
 smaller than this limit."""
+
+POSITIONS_IN_PIECE: Final = 500
+"""Number of positions, or partitions, after which reading and writing a record give way."""
 
 MAX_PARTITIONS: Final = 1_000_000
 """Above the maximum of `max.partitions`: a follower creates a folder for each partition."""
@@ -228,11 +234,27 @@ PositionRecord = PositionsCommitted | PositionsUsed | PositionsForgotten | SomeF
 
 TopicRecord = TopicCreated | PartitionsAdded | TopicRenewed | SettingsAltered | TopicDeleted
 
-MetadataRecord = TopicRecord | PositionRecord | AccessRecord | MessagesRemoved
+_WrittenAtOnce = (
+    TopicRecord
+    | PositionsUsed
+    | PositionsForgotten
+    | SomeForgotten
+    | AccessRecord
+    | MessagesRemoved
+)
+
+MetadataRecord = _WrittenAtOnce | PositionsCommitted
 
 
 def encode_record(record: MetadataRecord) -> bytes:
     """Return the bytes of a record."""
+    return finish(encode_in_pieces(record))
+
+
+def encode_in_pieces(record: MetadataRecord) -> Pieces[bytes]:
+    """As `encode_record`, in pieces."""
+    if isinstance(record, PositionsCommitted):
+        return (yield from _encode_committed(*record))
     fields = _fields(record)
     packed: bytes = msgpack.packb([_version_of(fields[0]), *fields])
     return packed
@@ -242,7 +264,8 @@ def _version_of(kind: Any) -> int:
     return _LATER.get(kind, VERSION) if isinstance(kind, str) else VERSION
 
 
-def _fields(record: MetadataRecord) -> list[Any]:
+def _fields(record: _WrittenAtOnce) -> list[Any]:
+    """Return the kind and the fields of a record."""
     match record:
         case TopicCreated(entry):
             settings = dict(sorted(entry.overrides.items()))
@@ -253,8 +276,6 @@ def _fields(record: MetadataRecord) -> list[Any]:
             return [RENEWED, name, topic_id, new_id]
         case SettingsAltered(name, topic_id, overrides):
             return [SETTINGS, name, topic_id, dict(sorted(overrides.items()))]
-        case PositionsCommitted(group, positions):
-            return _committed_fields(group, positions)
         case PositionsUsed(group, used_ms):
             return [USED, group, used_ms]
         case PositionsForgotten(group):
@@ -275,11 +296,21 @@ def _removed_fields(record: TopicDeleted | MessagesRemoved) -> list[Any]:
     return [DELETED_REMOVED, record.name, record.topic_id, removal_fields(record.removals)]
 
 
-def _committed_fields(group: str, positions: Sequence[tuple[str, StoredPosition]]) -> list[Any]:
-    if all(position.moved_ms == NOT_KNOWN for _, position in positions):
-        return [POSITIONS, group, [_position_fields(*each) for each in positions]]
-    fields = [[*_position_fields(*each), each[1].moved_ms] for each in positions]
-    return [RECOMMITTED, group, fields]
+def _encode_committed(group: str, positions: Sequence[tuple[str, StoredPosition]]) -> Pieces[bytes]:
+    moved = any(position.moved_ms != NOT_KNOWN for _, position in positions)
+    kind = RECOMMITTED if moved else POSITIONS
+    packer = msgpack.Packer(autoreset=False)
+    packer.pack_array_header(4)
+    for value in (_version_of(kind), kind, group):
+        packer.pack(value)
+    packer.pack_array_header(len(positions))
+    for number, (topic_id, position) in enumerate(positions, start=1):
+        fields = _position_fields(topic_id, position)
+        packer.pack([*fields, position.moved_ms] if moved else fields)
+        if number % POSITIONS_IN_PIECE == 0:
+            yield
+    packed: bytes = packer.bytes()
+    return packed
 
 
 def _position_fields(topic_id: str, position: StoredPosition) -> list[Any]:
@@ -290,6 +321,11 @@ def _position_fields(topic_id: str, position: StoredPosition) -> list[Any]:
 def decode_record(data: bytes | None) -> MetadataRecord:
     """Return the record in a message's value. Raises `MalformedRecord`. No large object is created
     from a length alone, without as many bytes."""
+    return finish(decode_in_pieces(data))
+
+
+def decode_in_pieces(data: bytes | None) -> Pieces[MetadataRecord]:
+    """As `decode_record`, in pieces."""
     if data is None:
         raise MalformedRecord("it has no value")
     if len(data) > MAX_RECORD_BYTES:
@@ -313,7 +349,8 @@ def decode_record(data: bytes | None) -> MetadataRecord:
     if decode is None:
         raise MalformedRecord(f"its kind is {str(kind)[:40]!r}, which is none")
     try:
-        return decode(*rest)
+        found = decode(*rest)
+        return (yield from found) if isinstance(found, Generator) else found
     except HorologError as error:
         raise MalformedRecord(f"{kind}: {error.message}") from error
     except TypeError as error:
@@ -356,19 +393,31 @@ def _deleted_removed(name: Any, topic_id: Any, removals: Any) -> TopicDeleted:
     return TopicDeleted(_name(name), _id(topic_id), decode_removals(removals))
 
 
-def _committed(group: Any, positions: Any) -> PositionsCommitted:
-    if not isinstance(positions, list):
-        raise MalformedRecord("positions are not a list")
-    return PositionsCommitted(_group(group), tuple(_position(each) for each in positions))
+def _committed(group: Any, positions: Any) -> Pieces[PositionsCommitted]:
+    found = yield from _each(positions, _position)
+    return PositionsCommitted(_group(group), found)
 
 
-def _recommitted(group: Any, positions: Any) -> PositionsCommitted:
-    if not isinstance(positions, list) or not all(isinstance(each, list) for each in positions):
+def _recommitted(group: Any, positions: Any) -> Pieces[PositionsCommitted]:
+    found = yield from _each(positions, _with_move)
+    return PositionsCommitted(_group(group), found)
+
+
+def _each(items: Any, decode: Callable[[Any], R]) -> Pieces[tuple[R, ...]]:
+    """Decode each item of a list."""
+    if not isinstance(items, list):
+        raise MalformedRecord("positions or partitions are not a list")
+    found: list[R] = []
+    for item in items:
+        found.append(decode(item))
+        if len(found) % POSITIONS_IN_PIECE == 0:
+            yield
+    return tuple(found)
+
+
+def _with_move(fields: Any) -> tuple[str, StoredPosition]:
+    if not isinstance(fields, list):
         raise MalformedRecord("positions are not a list of lists")
-    return PositionsCommitted(_group(group), tuple(_with_move(each) for each in positions))
-
-
-def _with_move(fields: list[Any]) -> tuple[str, StoredPosition]:
     topic_id, position = _position(fields[:-1])
     moved_ms = fields[-1]
     if type(moved_ms) is not int or not _INT64_MIN <= moved_ms <= _INT64_MAX:
@@ -386,10 +435,9 @@ def _forgotten(group: Any) -> PositionsForgotten:
     return PositionsForgotten(_group(group))
 
 
-def _some_gone(group: Any, partitions: Any) -> SomeForgotten:
-    if not isinstance(partitions, list):
-        raise MalformedRecord("partitions are not a list")
-    return SomeForgotten(_group(group), tuple(_place(each) for each in partitions))
+def _some_gone(group: Any, partitions: Any) -> Pieces[SomeForgotten]:
+    found = yield from _each(partitions, _place)
+    return SomeForgotten(_group(group), found)
 
 
 def _place(fields: Any) -> tuple[str, str, int]:
@@ -401,7 +449,7 @@ def _place(fields: Any) -> tuple[str, str, int]:
     return _id(topic_id), _name(topic), partition
 
 
-_DECODERS: Final[Mapping[str, Callable[..., MetadataRecord]]] = {
+_DECODERS: Final[Mapping[str, Callable[..., MetadataRecord | Pieces[MetadataRecord]]]] = {
     TOPIC: _topic,
     PARTITIONS: _partitions,
     SETTINGS: _altered,
@@ -463,23 +511,25 @@ def _position(fields: Any) -> tuple[str, StoredPosition]:
         fields
     )
     numbers = (partition, offset, timestamp_ms, epoch, commit_time_ms, *expiry)
-    if any(type(number) is not int or not _INT64_MIN <= number <= _INT64_MAX for number in numbers):
-        raise MalformedRecord("a number of a position is none from -2**63 to 2**63-1")
+    for number in numbers:
+        if type(number) is not int or not _INT64_MIN <= number <= _INT64_MAX:
+            raise MalformedRecord("a number of a position is none from -2**63 to 2**63-1")
     if not isinstance(metadata, str):
         raise MalformedRecord("the text beside a position is none")
     if not NO_EPOCH <= epoch <= _INT32_MAX:
         raise MalformedRecord(f"the leader epoch of a position is {epoch}")
     retention_ms, used_ms = expiry
+    # By position: keywords take twice as long, and a state may have a million positions.
     position = StoredPosition(
-        topic=_name(topic),
-        partition=partition,
-        offset=offset,
-        timestamp_ms=timestamp_ms,
-        commit_time_ms=commit_time_ms,
-        metadata=metadata,
-        retention_ms=retention_ms,
-        used_ms=used_ms,
-        leader_epoch=epoch,
+        _name(topic),
+        partition,
+        offset,
+        timestamp_ms,
+        commit_time_ms,
+        metadata,
+        retention_ms,
+        used_ms,
+        epoch,
     )
     check_entry(position)
     return _id(topic_id), position

@@ -231,13 +231,13 @@ async def test_positions_of_groups_expire_on_all_brokers_alike(
     assert result(await client.call(commit("kept", "a", 5))).error_code == 0
     store, now_ms = broker.services.metadata, broker.clock.now_ms()
     committed = broker.directory.committed
-    await store.used("g", now_ms + 5000)
-    await store.used("kept", now_ms + 5000)
+    await store.positions.used("g", now_ms + 5000)
+    await store.positions.used("kept", now_ms + 5000)
     assert committed.last_used_ms("g") == now_ms + 5000
     assert committed.last_used_ms("kept") < now_ms + 5000
-    assert await store.expire("g", 1000, now_ms + 5999) == 0
-    assert await store.expire("g", 1000, now_ms + 6000) == 1
-    assert await store.expire("kept", 1000, now_ms + 10**9) == 0
+    assert await store.positions.expire("g", 1000, now_ms + 5999) == 0
+    assert await store.positions.expire("g", 1000, now_ms + 6000) == 1
+    assert await store.positions.expire("kept", 1000, now_ms + 10**9) == 0
     assert (await held(client, "g"), await held(client, "kept")) == ({}, {"a": 5})
 
 
@@ -249,7 +249,9 @@ async def test_a_group_that_commits_does_not_expire(broker: Broker, client: Wire
         log.hold_high_watermark(log.log_end_offset)
         committing = asyncio.ensure_future(own.call(commit("g", "a", 6)))
         await until(lambda: log.log_end_offset == 3)
-        expiring = broker.services.metadata.expire("g", 1000, broker.clock.now_ms() + 10**9)
+        expiring = broker.services.metadata.positions.expire(
+            "g", 1000, broker.clock.now_ms() + 10**9
+        )
         assert await expiring == 0
         log.hold_high_watermark(None)
         assert result(await committing).error_code == 0

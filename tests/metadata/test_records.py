@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from horolog.protocol.api.pieces import Pieces
 from horolog.protocol.api.security.acl_terms import (
     Operation,
     PatternType,
@@ -18,7 +19,7 @@ from horolog.protocol.api.security.acl_terms import (
 from horolog.protocol.api.security.client_quotas import Quota
 from horolog.storage.check.dump import DumpedMessage, dump
 from horolog.storage.directory.journal import Cause, Removal
-from horolog.storage.directory.position_records import StoredPosition
+from horolog.storage.directory.position_records import NOT_KNOWN, StoredPosition
 from horolog.storage.directory.topics import TopicEntry
 from horolog.storage.files import SystemFiles
 from horolog.storage.metadata.access_records import (
@@ -39,6 +40,7 @@ from horolog.storage.metadata.records import (
     MAX_PARTITIONS,
     MAX_RECORD_BYTES,
     MAX_SETTINGS,
+    POSITIONS_IN_PIECE,
     VERSION,
     MessagesRemoved,
     MetadataRecord,
@@ -50,12 +52,16 @@ from horolog.storage.metadata.records import (
     SomeForgotten,
     TopicCreated,
     TopicDeleted,
+    decode_in_pieces,
     decode_record,
+    encode_in_pieces,
     encode_record,
 )
 from horolog.storage.metadata.snapshot import MalformedState, decode_state, encode_state
 
 from .copies import Copy
+
+R = TypeVar("R")
 
 ID = "6lLnpQzLQv6Rlvh8YUXcFA"
 NAMES = st.from_regex(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,20}", fullmatch=True)
@@ -148,6 +154,33 @@ RECORDS: st.SearchStrategy[MetadataRecord] = st.one_of(
 @given(RECORDS)
 def test_a_record_comes_back(record: MetadataRecord) -> None:
     assert decode_record(encode_record(record)) == record
+
+
+@pytest.mark.parametrize("moved_ms", [NOT_KNOWN, 4])
+def test_a_large_record_is_written_and_read_in_pieces(moved_ms: int) -> None:
+    positions = [
+        StoredPosition("t", number, 1, -1, 5, "", moved_ms=moved_ms)
+        for number in range(3 * POSITIONS_IN_PIECE + 1)
+    ]
+    record = PositionsCommitted("g", tuple((ID, each) for each in positions))
+    fields = [["t", ID, number, 1, -1, -1, 5, "", -1, -1] for number in range(len(positions))]
+    expected = [1, "positions", "g", fields]
+    if moved_ms != NOT_KNOWN:
+        expected = [5, "recommitted", "g", [[*each, moved_ms] for each in fields]]
+    data, pieces = in_pieces(encode_in_pieces(record))
+    assert (data, pieces) == (msgpack.packb(expected), 3)
+    assert in_pieces(decode_in_pieces(data)) == (record, 3)
+
+
+def in_pieces(made: Pieces[R]) -> tuple[R, int]:
+    """Return the result, and how often it gave way."""
+    pieces = 0
+    while True:
+        try:
+            next(made)
+        except StopIteration as end:
+            return end.value, pieces
+        pieces += 1
 
 
 @given(RECORDS)
