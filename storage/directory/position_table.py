@@ -15,7 +15,15 @@ from typing import Final, NamedTuple
 from ...protocol.errors import InvalidCommitOffsetSize
 from ...protocol.window_topics import SEPARATOR
 from ...times import later
-from .position_records import COMMIT, FORGET, FORGET_SOME, KEPT, PositionChange, StoredPosition
+from .position_records import (
+    COMMIT,
+    FORGET,
+    FORGET_SOME,
+    KEPT,
+    NOT_KNOWN,
+    PositionChange,
+    StoredPosition,
+)
 
 MAX_POSITIONS: Final = 1_000_000
 """Maximum for all names together, whatever `max.positions.bytes` allows."""
@@ -41,6 +49,16 @@ WINDOW_BYTES: Final = 128
 _NUMBERS: Final = Struct(">qqqqqiq")
 """Offset, timestamp, commit time, retention, time of the last use, leader epoch, time of the last
 move."""
+_USE: Final = Struct(">16xqqq")
+"""Of the numbers: commit time, retention, and time of the last use."""
+
+_MOVE: Final = Struct(">16xq20xq")
+"""Of the numbers: commit time, and time of the last move."""
+
+_RETENTION: Final = slice(24, 32)
+"""The place of the retention."""
+
+_KEPT: Final = KEPT.to_bytes(8, "big", signed=True)
 _NOTHING: Final[Mapping[Key, bytes]] = {}
 
 
@@ -76,6 +94,29 @@ class PositionTable:
     def count_of(self, name: str) -> int:
         """Return the number of positions under `name`."""
         return len(self._names.get(name, _NOTHING))
+
+    def uses_of(self, name: str) -> Iterator[tuple[int, int, int]]:
+        """Yield commit time, retention and time of the last use of each position under `name`. Much
+        faster than `of`: a name may have a position in each of 100,000 windows."""
+        return map(_USE.unpack_from, self._packed(name))
+
+    def moves_of(self, name: str) -> Iterator[tuple[int, int]]:
+        """Yield commit time and time of the last move of each position under `name`."""
+        return map(_MOVE.unpack_from, self._packed(name))
+
+    def _packed(self, name: str) -> list[bytes]:
+        return list(self._names.get(name, _NOTHING).values())
+
+    def is_kept(self, name: str) -> bool:
+        """Whether all positions under `name` are kept for ever, or there are none."""
+        return all(each[_RETENTION] == _KEPT for each in self._packed(name))
+
+    def first_expiring(self, name: str) -> StoredPosition | None:
+        """Return that position under `name` that is first by topic and partition, of those that are
+        not kept for ever."""
+        held = self._names.get(name, _NOTHING)
+        key = min((key for key, each in held.items() if each[_RETENTION] != _KEPT), default=None)
+        return None if key is None else _unpack(key, held[key])
 
     def names(self) -> list[str]:
         """Return the names that have a position, unordered."""
@@ -164,9 +205,14 @@ class PositionTable:
         held = self._names.get(name, _NOTHING)
         used_ms = max((_unpack(key, held[key]).used_ms for key in gone & held.keys()), default=-1)
         self._keep(name, {key: packed for key, packed in held.items() if key not in gone})
-        kept = sorted(each for each in self.of(name) if each.retention_ms != KEPT)
-        if kept and used_ms > max(each.used_ms for each in kept):
-            self._commit(name, [kept[0]._replace(used_ms=used_ms)])
+        first = self.first_expiring(name)
+        if first is not None and used_ms > self._last_used_ms(name):
+            self._commit(name, [first._replace(used_ms=used_ms)])
+
+    def _last_used_ms(self, name: str) -> int:
+        """Return the last use of `name` after its commits; -1 for none, or if all is kept."""
+        uses = self.uses_of(name)
+        return max((used_ms for _, own_ms, used_ms in uses if own_ms != KEPT), default=-1)
 
     def _keep(self, name: str, kept: dict[Key, bytes]) -> None:
         """Keep only `kept` of the positions under `name`."""
@@ -255,22 +301,32 @@ class PositionReading:
 
         `retention_ms` applies to the positions that use the broker's setting.
         """
-        held = self._table.of(name)
-        if not held or any(position.retention_ms == KEPT for position in held):
-            return None
-        used_ms = max(position.used_at_ms for position in held)
-        longest_ms = max(position.retention_ms or retention_ms for position in held)
-        return later(used_ms, longest_ms)
+        retentions_ms, last_ms = set[int](), -1
+        for committed_ms, own_ms, used_ms in self._table.uses_of(name):
+            if own_ms == KEPT:
+                return None
+            retentions_ms.add(own_ms or retention_ms)
+            # Twice as fast as `max`, of up to a million positions.
+            if committed_ms > last_ms:
+                last_ms = committed_ms
+            if used_ms > last_ms:
+                last_ms = used_ms
+        return later(last_ms, max(retentions_ms)) if retentions_ms else None
 
     def is_of_group(self, name: str) -> bool:
         """Whether the positions under `name` were committed for a consumer group of
         a Kafka client."""
-        return any(position.retention_ms != KEPT for position in self._table.of(name))
+        return not self._table.is_kept(name)
 
     def last_used_ms(self, name: str) -> int:
         """Return the time of the last commit under `name`, or of a later use; -1 for none."""
-        held = self._table.of(name)
-        return max((each.used_at_ms for each in held), default=-1)
+        last_ms = -1
+        for committed_ms, _, used_ms in self._table.uses_of(name):
+            if committed_ms > last_ms:
+                last_ms = committed_ms
+            if used_ms > last_ms:
+                last_ms = used_ms
+        return last_ms
 
     def summaries(self, after: str, limit: int) -> tuple[list[NameSummary], bool]:
         """Return the summaries of at most `limit` names after `after`, in order of name, and
@@ -287,13 +343,14 @@ class PositionReading:
 
     def summary(self, name: str) -> NameSummary:
         """Return what is known of the positions under `name`."""
-        held = self._table.of(name)
+        moves = self._table.moves_of(name)
+        moved_ms = [at_ms if own_ms == NOT_KNOWN else own_ms for at_ms, own_ms in moves]
         return NameSummary(
             name,
-            positions=len(held),
-            of_group=any(each.retention_ms != KEPT for each in held),
-            moved_ms=max((each.moved_at_ms for each in held), default=-1),
-            used_ms=max((each.used_at_ms for each in held), default=-1),
+            positions=len(moved_ms),
+            of_group=self.is_of_group(name),
+            moved_ms=max(moved_ms, default=-1),
+            used_ms=self.last_used_ms(name),
         )
 
     def check_room(

@@ -12,7 +12,6 @@ from ..directory.position_records import (
     FORGET,
     FORGET_SOME,
     FORGET_TOPIC,
-    KEPT,
     PositionChange,
     StoredPosition,
     no_position,
@@ -89,10 +88,10 @@ class MetadataState:
                 kept = [each for topic_id, each in positions if self._has(topic_id, each)]
                 change = PositionChange(COMMIT, group, kept)
             case PositionsUsed(group, used_ms):
-                # One position is enough, because a group's positions expire together. Sorted, so
+                # One position is enough, because a group's positions expire together: the first, so
                 # that every broker changes the same one.
-                held = sorted(each for each in self.positions.of(group) if not _kept(each))
-                used = [each._replace(used_ms=used_ms) for each in held[:1]]
+                first = self.positions.first_expiring(group)
+                used = [] if first is None else [first._replace(used_ms=used_ms)]
                 change = PositionChange(COMMIT, group, used)
             case PositionsForgotten(group):
                 change = PositionChange(FORGET, group, ())
@@ -133,10 +132,6 @@ class MetadataState:
     def _has(self, topic_id: str, position: StoredPosition) -> bool:
         entry = self.topics.get(base_of(self.topics, position.topic), _NO_TOPIC)
         return entry.topic_id == topic_id and position.partition < entry.partitions
-
-
-def _kept(position: StoredPosition) -> bool:
-    return position.retention_ms == KEPT
 
 
 _NO_TOPIC = TopicEntry(name="", partitions=0)

@@ -1,11 +1,31 @@
-"""What positions take in memory."""
+"""Positions in memory: what they take there, and what is read of them."""
 
 import tracemalloc
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from horolog.storage.directory.position_records import COMMIT, PositionChange, StoredPosition
-from horolog.storage.directory.position_table import PositionTable
+from horolog.storage.directory.position_records import (
+    BROKERS,
+    COMMIT,
+    FORGET,
+    FORGET_SOME,
+    KEPT,
+    NO_EPOCH,
+    NOT_KNOWN,
+    PositionChange,
+    StoredPosition,
+    no_position,
+)
+from horolog.storage.directory.position_table import (
+    NAME_BYTES,
+    POSITION_BYTES,
+    WINDOW_BYTES,
+    NameSummary,
+    PositionReading,
+    PositionTable,
+)
 
 
 def position(offset: int, topic: str, partition: int, metadata: str) -> StoredPosition:
@@ -32,3 +52,95 @@ def test_what_is_counted_covers_the_memory(names: int, per_name: int, text_bytes
     finally:
         tracemalloc.stop()
     assert table.size_bytes / 2 < taken < table.size_bytes
+
+
+NAMES = st.sampled_from(["g", "job"])
+TOPICS = st.sampled_from(["a", "b", "a..1479132000000..1h"])
+TIMES = st.integers(0, 9)
+POSITIONS = st.builds(
+    StoredPosition,
+    topic=TOPICS,
+    partition=st.integers(0, 2),
+    offset=st.integers(0, 3),
+    timestamp_ms=st.just(-1),
+    commit_time_ms=TIMES,
+    metadata=st.sampled_from(["", "ü"]),
+    retention_ms=st.sampled_from([KEPT, BROKERS, 5]),
+    used_ms=st.one_of(st.just(NOT_KNOWN), TIMES),
+    leader_epoch=st.just(NO_EPOCH),
+    moved_ms=st.one_of(st.just(NOT_KNOWN), TIMES),
+)
+PLACES = st.builds(no_position, TOPICS, st.integers(0, 2))
+CHANGES = st.one_of(
+    st.builds(PositionChange, st.just(COMMIT), NAMES, st.lists(POSITIONS, max_size=6)),
+    st.builds(PositionChange, st.just(FORGET_SOME), NAMES, st.lists(PLACES, max_size=3)),
+    st.builds(PositionChange, st.just(FORGET), NAMES, st.just(())),
+)
+Held = dict[tuple[str, int], StoredPosition]
+
+
+def changed(held: Held, change: PositionChange) -> Held:
+    """The positions under a name after a change."""
+    if change.kind == FORGET:
+        return {}
+    if change.kind == COMMIT:
+        return held | {each[:2]: each for each in change.entries}
+    gone = {each[:2] for each in change.entries}
+    used_ms = max((held[key].used_ms for key in gone & held.keys()), default=-1)
+    held = {key: each for key, each in held.items() if key not in gone}
+    expiring = sorted(each for each in held.values() if each.retention_ms != KEPT)
+    if expiring and used_ms > max(each.used_ms for each in expiring):
+        held[expiring[0][:2]] = expiring[0]._replace(used_ms=used_ms)
+    return held
+
+
+def expires_ms(held: Held, retention_ms: int) -> int | None:
+    if not held or any(each.retention_ms == KEPT for each in held.values()):
+        return None
+    longest_ms = max(each.retention_ms or retention_ms for each in held.values())
+    return max(each.used_at_ms for each in held.values()) + longest_ms
+
+
+def size_bytes(name: str, held: Held) -> int:
+    if not held:
+        return 0
+    return (
+        NAME_BYTES
+        + len(name)
+        + sum(
+            POSITION_BYTES
+            + len(each.metadata.encode())
+            + (WINDOW_BYTES + len(each.topic) if ".." in each.topic else 0)
+            for each in held.values()
+        )
+    )
+
+
+@given(st.lists(CHANGES, max_size=12))
+def test_what_is_read_is_what_a_dictionary_has(changes: list[PositionChange]) -> None:
+    table, model = PositionTable(), {"g": Held(), "job": Held()}
+    reading = PositionReading(table)
+    for change in changes:
+        grown = table.growth(change.name, change.entries), (len(table), table.size_bytes)
+        table.apply(change)
+        model[change.name] = changed(model[change.name], change)
+        if change.kind == COMMIT and change.entries:
+            (more, more_bytes), (count, before_bytes) = grown
+            assert (count + more, before_bytes + more_bytes) == (len(table), table.size_bytes)
+    for name, held in model.items():
+        assert reading.of(name) == sorted(held.values())
+        assert reading.expires_ms(name, 7) == expires_ms(held, 7)
+        assert reading.is_of_group(name) == any(each.retention_ms != KEPT for each in held.values())
+        last_used_ms = max((each.used_at_ms for each in held.values()), default=-1)
+        assert reading.last_used_ms(name) == last_used_ms
+        assert reading.summary(name) == NameSummary(
+            name,
+            len(held),
+            reading.is_of_group(name),
+            max((each.moved_at_ms for each in held.values()), default=-1),
+            last_used_ms,
+        )
+        expiring = [each for each in held.values() if each.retention_ms != KEPT]
+        assert table.first_expiring(name) == min(expiring, default=None)
+    assert len(table) == sum(map(len, model.values()))
+    assert table.size_bytes == sum(size_bytes(name, held) for name, held in model.items())

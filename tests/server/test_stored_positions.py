@@ -176,7 +176,6 @@ async def test_a_large_commit_takes_turns_and_is_seen_as_a_whole(tmp_path: Path)
             now = held.get("job", first.topic, 0)
             assert now is not None
             assert now.offset == last.offset
-        print(len(given))
         assert len(given) >= 4 * pieces
         assert {each.offset for each in held.of("job")} == {2}
 
@@ -189,7 +188,7 @@ async def test_changes_after_a_large_commit_do_not_overtake_it(tmp_path: Path) -
         other = large[0]._replace(offset=5)
         await store.positions.commit("job", [other])
         turns_given(broker)
-        changes = [
+        changes: list[asyncio.Future[Any]] = [
             store.positions.commit("job", large),
             store.positions.commit("job", [other]),
             store.positions.forget_some("job", [large[1][:2]]),
