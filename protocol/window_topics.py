@@ -69,11 +69,19 @@ class WindowName:
         return self.until_ms is not None and self.until_ms <= self.from_ms
 
 
-@lru_cache(_PARSED_KEPT)
+def may_name_window(name: str) -> bool:
+    """Whether a name is worth parsing: a request can have thousands of other names of 32,000
+    characters."""
+    return len(name) <= MAX_NAME and SEPARATOR in name
+
+
 def parse_window_name(name: str) -> WindowName | None:
     """Return the window that a topic's name denotes; `None` for the name of an ordinary topic."""
-    if SEPARATOR not in name or len(name) > MAX_NAME:
-        return None
+    return _parse(name) if may_name_window(name) else None
+
+
+@lru_cache(_PARSED_KEPT)
+def _parse(name: str) -> WindowName | None:
     rest, _, last = name.rpartition(SEPARATOR)
     by_append = last == BY_APPEND_SUFFIX
     if by_append:
@@ -154,7 +162,7 @@ def _basic(time_ms: int) -> str:
 def find_window(topics: Container[str], name: str) -> WindowName | None:
     """Return the window that a name denotes. `None` for the name of a topic, for a window of a
     topic that does not exist, and for an empty window."""
-    if SEPARATOR not in name or name in topics:
+    if not may_name_window(name) or name in topics:
         return None
     window = parse_window_name(name)
     if window is None or window.is_empty or window.base not in topics:

@@ -62,7 +62,7 @@ from ..protocol.limits import (
     MAX_REQUEST_VALUES,
     MAX_WINDOW_PARTITIONS,
 )
-from ..protocol.window_topics import SEPARATOR, base_of
+from ..protocol.window_topics import base_of, may_name_window
 from ..values import value_class
 from .handlers.base import Services
 
@@ -339,7 +339,7 @@ def _partitions(services: Services, names: Iterable[str] | None) -> int:
         entry = topics.get(name)
         if entry is not None:
             stored += entry.partitions
-        elif SEPARATOR in name and windows < MAX_WINDOW_PARTITIONS:
+        elif may_name_window(name) and windows < MAX_WINDOW_PARTITIONS:
             base = topics.get(base_of(topics, name))
             windows += 0 if base is None else base.partitions
     return stored + windows

@@ -7,7 +7,7 @@ and cannot be created.
 from collections.abc import Callable, Container, Mapping
 
 from ..protocol.errors import CodedError, InvalidTopic, TopicAlreadyExists, UnknownTopicOrPartition
-from ..protocol.window_topics import SEPARATOR, WindowName, find_window, parse_window_name
+from ..protocol.window_topics import WindowName, find_window, may_name_window, parse_window_name
 from ..storage.read.window_sets import LogWindow
 from ..storage.read.windows import ReadWindow
 
@@ -15,7 +15,7 @@ from ..storage.read.windows import ReadWindow
 def guarded_name(exists: Callable[[str], bool], name: str) -> str:
     """Return the topic on which a client needs a right to use a name: for a window its base topic,
     whether that exists or not."""
-    if SEPARATOR not in name or exists(name):
+    if not may_name_window(name) or exists(name):
         return name
     window = parse_window_name(name)
     return name if window is None else window.base
@@ -23,7 +23,7 @@ def guarded_name(exists: Callable[[str], bool], name: str) -> str:
 
 def is_reserved(topics: Container[str], name: str) -> bool:
     """Whether a name has the form of a window's name. No topic can be created with such a name."""
-    return SEPARATOR in name and name not in topics and parse_window_name(name) is not None
+    return may_name_window(name) and name not in topics and parse_window_name(name) is not None
 
 
 def log_window(window: WindowName) -> LogWindow:

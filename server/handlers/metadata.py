@@ -30,7 +30,7 @@ from ...protocol.api.topics.metadata import (
 )
 from ...protocol.errors import InvalidRequest
 from ...protocol.limits import MAX_WINDOW_PARTITIONS
-from ...protocol.window_topics import SEPARATOR, base_of
+from ...protocol.window_topics import base_of, may_name_window
 from ...storage.directory.topics import TopicEntry
 from ..requests import Call, PendingAnswer, in_turns
 from ..window_topics import is_reserved
@@ -84,7 +84,7 @@ def _answer(
         for name in names:
             result = yield from _named(services, name, create, failures.get(name), of_windows)
             topics.append(result)
-            if SEPARATOR in name and name not in services.directory.topics():
+            if may_name_window(name) and name not in services.directory.topics():
                 of_windows += len(result.partitions)
             yield
     else:

@@ -22,7 +22,7 @@ from ...protocol.api.log.fetch import (
 from ...protocol.api.schema import replaced
 from ...protocol.errors import HorologError, UnknownTopicOrPartition
 from ...protocol.records.layout import BATCH_MAGIC
-from ...protocol.window_topics import SEPARATOR, WindowName, find_window
+from ...protocol.window_topics import WindowName, find_window, may_name_window
 from ...storage.files import Buffer
 from ...storage.log.log import Log
 from ...storage.read.window_sets import watch_appends
@@ -49,7 +49,7 @@ _FIRST_VERSION_WITH_MAX_BYTES: Final = 3
 def names_windows(services: Services, topics: Sequence[Any]) -> bool:
     """Whether a request names window topics."""
     for topic in topics:
-        if SEPARATOR in topic.name and find_window(services.directory.topics(), topic.name):
+        if may_name_window(topic.name) and find_window(services.directory.topics(), topic.name):
             return True
     return False
 

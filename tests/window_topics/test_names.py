@@ -1,10 +1,17 @@
 """Names of window topics: window -> name -> window, and what is an ordinary name."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.protocol.window_topics import WindowName, parse_window_name, window_name
+from horolog.protocol.window_topics import (
+    WindowName,
+    find_window,
+    parse_window_name,
+    window_name,
+)
 
 HOUR_MS = 3_600_000
 AT_14 = 1_479_132_000_000
@@ -88,6 +95,19 @@ def test_what_names_say(name: str, window: WindowName) -> None:
 )
 def test_ordinary_names(name: str) -> None:
     assert parse_window_name(name) is None
+
+
+def test_names_that_are_too_long_are_not_held_in_memory() -> None:
+    """A request can have thousands of them, each of 32,000 characters."""
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            assert parse_window_name(f"{'c' * 32_000}{number}..20161114T14Z") is None
+            assert find_window((), f"{'d' * 32_000}{number}..20161114T14Z") is None
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held_bytes < 320_000
 
 
 def test_the_longest_name_is_one() -> None:
