@@ -537,8 +537,7 @@ class MetadataStore:
     # Journal
 
     def removals(self, topic: str) -> list[Removal]:
-        """Return what left the logs of a topic name, those whose last change is the oldest
-        first."""
+        """Return what left the logs of a topic name, the least recently changed first."""
         return self.metadata.state.journal.of(topic)
 
     async def record_removed(self, removals: Sequence[Removal]) -> None:

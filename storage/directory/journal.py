@@ -86,12 +86,12 @@ class Journal:
         return len(self._topics)
 
     def __iter__(self) -> Iterator[Removal]:
-        """Yield all entries, those whose last change is the oldest first."""
+        """Yield all entries, the least recently changed first."""
         for number, topic in self._topics.items():
             yield self._entries[topic][number]
 
     def of(self, topic: str) -> list[Removal]:
-        """Return the entries of a topic name, those whose last change is the oldest first."""
+        """Return the entries of a topic name, the least recently changed first."""
         return list(self._entries.get(topic, {}).values())
 
     def version(self, topic: str) -> tuple[int, int]:

@@ -5,8 +5,8 @@ All records of the log are committed, because they are synced here and there is 
 the log cannot be read, or is known to lack confirmed records, it is kept under another name and
 created anew, from the topics that the caller gives (those of the topics file) and the positions
 and entries of the journal that could be read. Users, access rules and quotas are left out then,
-because the missing records may have taken rights away: nobody can log in before they are added
-again. A log of a later version, or a disk that cannot be read, stops the start instead.
+because the missing records may have taken rights away: no user can log in until an administrator
+adds them again. A log of a later version, or a disk that cannot be read, stops the start instead.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
