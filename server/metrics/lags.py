@@ -93,7 +93,10 @@ class Lags:
         return max(len(self._positions) - len(self._paces), 0)
 
     def committed(self, name: str, position: StoredPosition) -> None:
-        """Record the pace of a position that was committed."""
+        """Record the pace of a position that was committed. Windows are not followed, not even
+        those of a topic that is gone by now."""
+        if self._logs.is_window(position.topic):
+            return
         pace = self._follow((name, position.topic, position.partition))
         with suppress(HorologError, OSError):
             log = self._logs.find(position.topic, position.partition)

@@ -1,5 +1,4 @@
-"""A position, which names and positions are allowed, and a change of the positions of one name, or
-of those in one topic."""
+"""A position, which names and positions are allowed, and a change of the positions of one name."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -10,7 +9,6 @@ from ..names import MAX_TOPIC_NAME
 COMMIT: Final = "commit"
 FORGET: Final = "forget"
 FORGET_SOME: Final = "forget-some"
-FORGET_TOPIC: Final = "forget-topic"
 
 KEPT: Final = -1
 """Retention of a position that never expires."""
@@ -68,8 +66,7 @@ class PositionChange(NamedTuple):
     """The content of one record."""
 
     kind: str
-    """`COMMIT`, `FORGET`, `FORGET_SOME`, or `FORGET_TOPIC`: then `name` is a topic, and the entries
-    name further topics."""
+    """`COMMIT`, `FORGET` or `FORGET_SOME`."""
     name: str
     entries: Sequence[StoredPosition]
 

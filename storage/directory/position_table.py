@@ -7,23 +7,26 @@ partitions of window topics, whose number has no limit.
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from operator import itemgetter
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
+from ...protocol.api.pieces import Pieces, finish
 from ...protocol.errors import InvalidCommitOffsetSize
 from ...protocol.window_topics import SEPARATOR
 from ...times import later
 from .position_records import (
     COMMIT,
     FORGET,
-    FORGET_SOME,
     KEPT,
     NOT_KNOWN,
     PositionChange,
     StoredPosition,
 )
+
+T = TypeVar("T")
 
 MAX_POSITIONS: Final = 1_000_000
 """Maximum for all names together, whatever `max.positions.bytes` allows."""
@@ -60,6 +63,11 @@ _RETENTION: Final = slice(24, 32)
 
 _KEPT: Final = KEPT.to_bytes(8, "big", signed=True)
 _NOTHING: Final[Mapping[Key, bytes]] = {}
+
+PIECE: Final = 20_000
+"""Number of positions that are looked through before others get their turn."""
+
+_PACKED_AT_ONCE: Final = 2_000
 
 
 class PositionTable:
@@ -111,12 +119,28 @@ class PositionTable:
         """Whether all positions under `name` are kept for ever, or there are none."""
         return all(each[_RETENTION] == _KEPT for each in self._packed(name))
 
-    def first_expiring(self, name: str) -> StoredPosition | None:
+    def first_expiring(
+        self, name: str, without: Container[Key] = ()
+    ) -> Pieces[tuple[StoredPosition | None, int]]:
         """Return that position under `name` that is first by topic and partition, of those that are
-        not kept for ever."""
+        neither kept for ever nor in `without`; and the time of the last use that one of them has,
+        -1 for none."""
         held = self._names.get(name, _NOTHING)
-        key = min((key for key, each in held.items() if each[_RETENTION] != _KEPT), default=None)
-        return None if key is None else _unpack(key, held[key])
+        first: Key | None = None
+        last_ms = -1
+        for part in _parts(held.items()):
+            expiring = {
+                key: packed
+                for key, packed in part
+                if packed[_RETENTION] != _KEPT and key not in without
+            }
+            if expiring:
+                lowest = min(expiring)
+                first = lowest if first is None else min(first, lowest)
+                uses = map(_USE.unpack_from, expiring.values())
+                last_ms = max(last_ms, *(used_ms for _, _, used_ms in uses))
+            yield
+        return (None if first is None else _unpack(first, held[first])), last_ms
 
     def names(self) -> list[str]:
         """Return the names that have a position, unordered."""
@@ -138,10 +162,14 @@ class PositionTable:
         copied._names = {name: held.copy() for name, held in self._names.items()}
         return copied
 
-    def window_topics(self) -> set[str]:
-        """Return the topics with a position whose names may be names of windows."""
-        names = self._names.values()
-        return {key[0] for held in names for key in held if SEPARATOR in key[0]}
+    def window_topics(self, base: str) -> Pieces[set[str]]:
+        """Return the topics with a position whose names may be those of windows of `base`."""
+        start = base + SEPARATOR
+        found: set[str] = set()
+        for part in self._all_parts():
+            found.update(key[0] for _, key in part if key[0].startswith(start))
+            yield
+        return found
 
     def has_topic(self, topic: str) -> bool:
         """Whether there is a position in `topic`."""
@@ -163,70 +191,104 @@ class PositionTable:
 
     def apply(self, change: PositionChange) -> None:
         """Apply a record."""
+        finish(self.apply_in_pieces(change))
+
+    def apply_in_pieces(self, change: PositionChange) -> Pieces[None]:
+        """As `apply`, in pieces: a name may have a million positions. A commit is seen as a whole.
+        If the work ends early, the record has to be applied again."""
         kind, name, entries = change
         if kind == COMMIT:
-            if entries:
-                self._commit(name, entries)
+            packed: list[tuple[Key, bytes]] = []
+            for entry in entries:
+                packed.append((entry[:2], _pack(entry)))
+                if len(packed) % _PACKED_AT_ONCE == 0:
+                    yield
+            self._commit(name, packed)
         elif kind == FORGET:
-            self._keep(name, {})
-        elif kind == FORGET_SOME:
-            self._drop(name, {entry[:2] for entry in entries})
+            yield from self._forget(name)
         else:
-            topics = {name, *(entry.topic for entry in entries)}
-            for owner, held in self._names.copy().items():
-                kept = {key: packed for key, packed in held.items() if key[0] not in topics}
-                if len(kept) < len(held):
-                    self._keep(owner, kept)
-            for key in [key for key in self._keys if key[0] == name]:
-                del self._keys[key]
+            yield from self._drop(name, {entry[:2] for entry in entries})
 
-    def _commit(self, name: str, entries: Sequence[StoredPosition]) -> None:
+    def _commit(self, name: str, entries: Sequence[tuple[Key, bytes]]) -> None:
+        if not entries:
+            return
         count = 0
         size_bytes = 0 if name in self._names else _name_bytes(name)
         held = self._names.setdefault(name, {})
-        for entry in entries:
-            key = entry[:2]
-            packed = _pack(entry)
+        for key, packed in entries:
             before = held.get(key)
             if before is None:
                 count += 1
                 size_bytes += _key_bytes(key) + _packed_bytes(packed)
-                if SEPARATOR not in key[0]:
-                    key = self._keys.setdefault(key, key)
+                shared = key if SEPARATOR in key[0] else self._keys.setdefault(key, key)
+                held[shared] = packed
             else:
                 size_bytes += len(packed) - len(before)
-            held[key] = packed
+                held[key] = packed
         self._count += count
         self.size_bytes += size_bytes
 
-    def _drop(self, name: str, gone: set[Key]) -> None:
-        """Drop the positions `gone` under `name`. The last use of the name is kept, because its
-        positions expire together."""
-        held = self._names.get(name, _NOTHING)
-        used_ms = max((_unpack(key, held[key]).used_ms for key in gone & held.keys()), default=-1)
-        self._keep(name, {key: packed for key, packed in held.items() if key not in gone})
-        first = self.first_expiring(name)
-        if first is not None and used_ms > self._last_used_ms(name):
-            self._commit(name, [first._replace(used_ms=used_ms)])
-
-    def _last_used_ms(self, name: str) -> int:
-        """Return the last use of `name` after its commits; -1 for none, or if all is kept."""
-        uses = self.uses_of(name)
-        return max((used_ms for _, own_ms, used_ms in uses if own_ms != KEPT), default=-1)
-
-    def _keep(self, name: str, kept: dict[Key, bytes]) -> None:
-        """Keep only `kept` of the positions under `name`."""
+    def _forget(self, name: str) -> Pieces[None]:
         held = self._names.get(name)
         if held is None:
             return
-        gone = {key: packed for key, packed in held.items() if key not in kept}
-        self._count -= len(gone)
-        self.size_bytes -= sum(map(_packed_bytes, gone.values())) + sum(map(_key_bytes, gone))
-        if kept:
-            self._names[name] = kept
-        else:
-            self.size_bytes -= _name_bytes(name)
-            del self._names[name]
+        size_bytes = _name_bytes(name)
+        for part in _parts(held.items()):
+            size_bytes += sum(_packed_bytes(packed) + _key_bytes(key) for key, packed in part)
+            yield
+        del self._names[name]
+        self._count -= len(held)
+        self.size_bytes -= size_bytes
+        while held:  # Freeing a million positions at once would take 100 ms.
+            for _ in range(min(len(held), PIECE)):
+                held.popitem()
+            yield
+
+    def _drop(self, name: str, gone: set[Key]) -> Pieces[None]:
+        """Drop the positions `gone` under `name`. The last use of the name is kept, because its
+        positions expire together."""
+        held = self._names.get(name, _NOTHING)
+        found = [key for key in gone if key in held]
+        used_ms = max((_USE.unpack_from(held[key])[2] for key in found), default=-1)
+        first, last_ms = None, -1
+        if used_ms >= 0 and len(found) < len(held):
+            first, last_ms = yield from self.first_expiring(name, gone)
+        yield from self._remove(name, found)
+        if first is not None and used_ms > last_ms:
+            self._commit(name, [(first[:2], _pack(first._replace(used_ms=used_ms)))])
+
+    def _remove(self, name: str, gone: Sequence[Key]) -> Pieces[None]:
+        """Remove the positions `gone`, which exist, under `name`."""
+        held = self._names.get(name)
+        if held is None or not gone:
+            return
+        if len(gone) == len(held):
+            yield from self._forget(name)
+            return
+        for part in _parts(gone):
+            for key in part:
+                self.size_bytes -= _packed_bytes(held.pop(key)) + _key_bytes(key)
+            self._count -= len(part)
+            yield
+        if len(gone) > len(held):
+            self._names[name] = held.copy()  # It takes no more memory than its positions.
+
+    def forget_topics(self, topic: str, windows: Container[str]) -> Pieces[None]:
+        """Drop the positions in a topic, and in windows of it."""
+        gone: dict[str, list[Key]] = {}
+        for part in self._all_parts():
+            for name, key in part:
+                if key[0] == topic or key[0] in windows:
+                    gone.setdefault(name, []).append(key)
+            yield
+        for name, keys in gone.items():
+            yield from self._remove(name, keys)
+        for key in [key for key in self._keys if key[0] == topic]:
+            del self._keys[key]
+
+    def _all_parts(self) -> Iterator[Sequence[tuple[str, Key]]]:
+        """Yield name and key of all positions, `PIECE` at a time."""
+        return _parts((name, key) for name, held in self._names.items() for key in held)
 
 
 class NameSummary(NamedTuple):
@@ -378,6 +440,13 @@ class PositionReading:
                 "commit shorter texts beside the positions"
             )
         return more, more_bytes
+
+
+def _parts(items: Iterable[T]) -> Iterator[list[T]]:
+    """Yield `PIECE` items at a time."""
+    left = iter(items)
+    while part := list(islice(left, PIECE)):
+        yield part
 
 
 def _pack(entry: StoredPosition) -> bytes:

@@ -44,7 +44,7 @@ class CurrentState:
         self._log = log
         self.paused = False
         """Whether `take` returned in the middle of its work, so that others get their turn."""
-        self._reading: Iterator[ReadRecord | None] | None = None
+        self._folding: Iterator[tuple[int, int, str | None] | None] | None = None
 
     @property
     def limit(self) -> int:
@@ -81,30 +81,40 @@ class CurrentState:
         `StorageError` for a record that cannot be read.
         """
         self.paused = False
-        if self._reading is None:
+        if self._folding is None:
             limit = self.limit
             if limit <= self.offset:
                 return False
-            self._reading = read_records(self._log, self.offset, limit)
+            self._folding = self._fold(limit)
         try:
-            found = next(self._reading)
+            found = next(self._folding)
         except StopIteration:
-            self._reading = None
+            self._folding = None
             return self.limit > self.offset
         if found is None:
             self.paused = True
             return False
-        self.offset, size, record = found
+        self.offset, size, name = found
         self.log_bytes += size
-        name = self.state.apply(record)
         if name is not None:
             changed(name)
         return True
 
+    def _fold(self, limit: int) -> Iterator[tuple[int, int, str | None] | None]:
+        """Apply the records below `limit`. Yields for each the offset after it, its size, and the
+        name of the topic that it changes; and `None` in between, so that others get their turn."""
+        for found in read_records(self._log, self.offset, limit):
+            if found is None:
+                yield None
+            else:
+                offset, size, record = found
+                name = yield from self.state.apply_in_pieces(record)
+                yield offset, size, name
+
     def forget_reading(self) -> None:
         """Forget records that were read ahead, because the log was truncated and
         they may be gone."""
-        self._reading = None
+        self._folding = None
         self.paused = False
 
 

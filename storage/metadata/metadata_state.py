@@ -1,17 +1,17 @@
 """The state that results from the records: topics, the positions in them, access, and the journal.
 No I/O."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from ...protocol.api.pieces import Pieces, finish
 from ...protocol.window_topics import base_of
 from ..directory.journal import Journal, Removal
 from ..directory.position_records import (
     COMMIT,
     FORGET,
     FORGET_SOME,
-    FORGET_TOPIC,
     PositionChange,
     StoredPosition,
     no_position,
@@ -20,6 +20,7 @@ from ..directory.position_table import PositionTable
 from ..directory.topics import TopicEntry
 from .access_records import AccessRecord, AccessState
 from .records import (
+    POSITIONS_IN_PIECE,
     MessagesRemoved,
     MetadataRecord,
     PartitionsAdded,
@@ -59,8 +60,12 @@ class MetadataState:
 
     def apply(self, record: MetadataRecord) -> str | None:
         """Apply a record. Return the name of the topic that it changes, if it changes one."""
+        return finish(self.apply_in_pieces(record))
+
+    def apply_in_pieces(self, record: MetadataRecord) -> Pieces[str | None]:
+        """As `apply`, in pieces. If the work ends early, the record has to be applied again."""
         if isinstance(record, PositionRecord):
-            self._move(record)
+            yield from self._move(record)
             return None
         if isinstance(record, AccessRecord):
             self.access = self.access.after(record)
@@ -75,31 +80,44 @@ class MetadataState:
                 return None
             if base_of(self.topics, name) != name:
                 # The name belonged to a window of another topic until now.
-                self.positions.apply(PositionChange(FORGET_TOPIC, name, ()))
+                yield from self.positions.forget_topics(name, set())
             self.topics[name] = record.entry
             return name
         entry = self.topics.get(record.name, _NO_TOPIC)
-        fits = entry.topic_id == record.topic_id
-        return record.name if fits and self._change(entry, record) else None
+        if entry.topic_id != record.topic_id:
+            return None
+        if isinstance(record, TopicDeleted):
+            yield from self._forget_topic(record.name)
+        return record.name if self._change(entry, record) else None
 
-    def _move(self, record: PositionRecord) -> None:
+    def _forget_topic(self, name: str) -> Pieces[None]:
+        """Forget the positions in a topic and in its windows."""
+        windows = yield from self.positions.window_topics(name)
+        for number, each in enumerate(list(windows), start=1):
+            if base_of(self.topics, each) != name:
+                windows.discard(each)
+            if number % POSITIONS_IN_PIECE == 0:
+                yield
+        yield from self.positions.forget_topics(name, windows)
+
+    def _move(self, record: PositionRecord) -> Pieces[None]:
         match record:
             case PositionsCommitted(group, positions):
-                kept = [each for topic_id, each in positions if self._has(topic_id, each)]
+                kept = yield from self._existing(positions)
                 change = PositionChange(COMMIT, group, kept)
             case PositionsUsed(group, used_ms):
                 # One position is enough, because a group's positions expire together: the first, so
                 # that every broker changes the same one.
-                first = self.positions.first_expiring(group)
+                first, _ = yield from self.positions.first_expiring(group)
                 used = [] if first is None else [first._replace(used_ms=used_ms)]
                 change = PositionChange(COMMIT, group, used)
             case PositionsForgotten(group):
                 change = PositionChange(FORGET, group, ())
             case SomeForgotten(group, partitions):
-                places = ((each[0], no_position(each[1], each[2])) for each in partitions)
-                gone = [each for topic_id, each in places if self._has(topic_id, each)]
+                places = [(each[0], no_position(each[1], each[2])) for each in partitions]
+                gone = yield from self._existing(places)
                 change = PositionChange(FORGET_SOME, group, gone)
-        self.positions.apply(change)
+        yield from self.positions.apply_in_pieces(change)
 
     def _change(
         self,
@@ -121,17 +139,22 @@ class MetadataState:
             case TopicDeleted(name, _, removals):
                 for removal in removals:
                     self.journal.add(removal)
-                named = self.positions.window_topics()
-                windows = [each for each in named if base_of(self.topics, each) == name]
                 del self.topics[name]
                 self.former_ids.pop(name, None)
-                gone = [no_position(each, 0) for each in sorted(windows)]
-                self.positions.apply(PositionChange(FORGET_TOPIC, name, gone))
         return True
 
-    def _has(self, topic_id: str, position: StoredPosition) -> bool:
-        entry = self.topics.get(base_of(self.topics, position.topic), _NO_TOPIC)
-        return entry.topic_id == topic_id and position.partition < entry.partitions
+    def _existing(
+        self, positions: Sequence[tuple[str, StoredPosition]]
+    ) -> Pieces[list[StoredPosition]]:
+        """Return the positions whose topic has this id, and the partition."""
+        found: list[StoredPosition] = []
+        for number, (topic_id, position) in enumerate(positions, start=1):
+            entry = self.topics.get(base_of(self.topics, position.topic), _NO_TOPIC)
+            if entry.topic_id == topic_id and position.partition < entry.partitions:
+                found.append(position)
+            if number % POSITIONS_IN_PIECE == 0:
+                yield
+        return found
 
 
 _NO_TOPIC = TopicEntry(name="", partitions=0)

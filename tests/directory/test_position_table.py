@@ -1,11 +1,14 @@
 """Positions in memory: what they take there, and what is read of them."""
 
 import tracemalloc
+from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from horolog.protocol.api.pieces import finish
+from horolog.storage.directory import position_table
 from horolog.storage.directory.position_records import (
     BROKERS,
     COMMIT,
@@ -54,6 +57,11 @@ def test_what_is_counted_covers_the_memory(names: int, per_name: int, text_bytes
     assert table.size_bytes / 2 < taken < table.size_bytes
 
 
+class TopicGone(NamedTuple):
+    topic: str
+    windows: set[str]
+
+
 NAMES = st.sampled_from(["g", "job"])
 TOPICS = st.sampled_from(["a", "b", "a..1479132000000..1h"])
 TIMES = st.integers(0, 9)
@@ -75,6 +83,7 @@ CHANGES = st.one_of(
     st.builds(PositionChange, st.just(COMMIT), NAMES, st.lists(POSITIONS, max_size=6)),
     st.builds(PositionChange, st.just(FORGET_SOME), NAMES, st.lists(PLACES, max_size=3)),
     st.builds(PositionChange, st.just(FORGET), NAMES, st.just(())),
+    st.builds(TopicGone, TOPICS, st.sets(st.just("a..1479132000000..1h"))),
 )
 Held = dict[tuple[str, int], StoredPosition]
 
@@ -116,11 +125,26 @@ def size_bytes(name: str, held: Held) -> int:
     )
 
 
+@pytest.fixture(params=[2, position_table.PIECE], ids=["small-pieces", "one-piece"])
+def piece(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(position_table, "PIECE", request.param)
+    monkeypatch.setattr(position_table, "_PACKED_AT_ONCE", request.param)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(CHANGES, max_size=12))
-def test_what_is_read_is_what_a_dictionary_has(changes: list[PositionChange]) -> None:
+def test_what_is_read_is_what_a_dictionary_has(
+    piece: None, changes: list[PositionChange | TopicGone]
+) -> None:
     table, model = PositionTable(), {"g": Held(), "job": Held()}
     reading = PositionReading(table)
     for change in changes:
+        if isinstance(change, TopicGone):
+            topics = {change.topic, *change.windows}
+            finish(table.forget_topics(change.topic, change.windows))
+            for name, held in model.items():
+                model[name] = {key: each for key, each in held.items() if key[0] not in topics}
+            continue
         grown = table.growth(change.name, change.entries), (len(table), table.size_bytes)
         table.apply(change)
         model[change.name] = changed(model[change.name], change)
@@ -141,6 +165,27 @@ def test_what_is_read_is_what_a_dictionary_has(changes: list[PositionChange]) ->
             last_used_ms,
         )
         expiring = [each for each in held.values() if each.retention_ms != KEPT]
-        assert table.first_expiring(name) == min(expiring, default=None)
+        last_ms = max((each.used_ms for each in expiring), default=-1)
+        assert finish(table.first_expiring(name)) == (min(expiring, default=None), last_ms)
+    topics = {key[0] for held in model.values() for key in held}
+    assert finish(table.window_topics("a")) == topics & {"a..1479132000000..1h"}
     assert len(table) == sum(map(len, model.values()))
     assert table.size_bytes == sum(size_bytes(name, held) for name, held in model.items())
+
+
+@pytest.mark.parametrize("change", ["one", "all", "topic", "used"])
+def test_a_change_of_a_large_group_is_made_in_pieces(
+    change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(position_table, "PIECE", 10)
+    table = PositionTable()
+    entries = [position(5, "a", number, "")._replace(retention_ms=5) for number in range(100)]
+    table.apply(PositionChange(COMMIT, "g", [entries[0]._replace(used_ms=7), *entries[1:]]))
+    pieces = {
+        "one": table.apply_in_pieces(PositionChange(FORGET_SOME, "g", [no_position("a", 0)])),
+        "all": table.apply_in_pieces(PositionChange(FORGET, "g", ())),
+        "topic": table.forget_topics("a", ()),
+        "used": table.first_expiring("g"),
+    }
+    assert sum(1 for _ in pieces[change]) >= 10
+    assert len(table) == {"one": 99, "all": 0, "topic": 0, "used": 100}[change]

@@ -65,6 +65,7 @@ from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.protocol.errors import InvalidTopic, TopicAlreadyExists, UnknownTopicOrPartition
 from horolog.server.broker import Broker
 from horolog.server.outcomes import first_error
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.testing.requests import (
     create_topic,
     fetch,
@@ -353,3 +354,12 @@ async def test_positions_in_a_window(broker: Broker, client: Wire, clicks: str) 
         assert lag.lag == 2
     await broker.services.lags.refresh()
     assert broker.services.lags.followed == {}
+
+
+async def test_a_commit_in_a_window_of_a_topic_that_is_gone_by_then_is_not_followed(
+    broker: Broker,
+) -> None:
+    """10,000 of them would take the places of all positions that are followed."""
+    lags = broker.services.lags
+    lags.committed("g", StoredPosition("gone..20161114T14Z..1h", 0, 3, -1, AT_14, ""))
+    assert not lags._paces
