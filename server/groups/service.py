@@ -5,13 +5,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, field
+from functools import partial
 from math import inf
 from typing import Final
 
 from ...clock import Clock
 from ...config.broker import BrokerSettings
 from ...protocol.errors import CodedError, NotCoordinator
-from ...storage.directory.position_table import PositionReading
+from ...storage.directory.position_table import PIECE, PositionReading
 from ...storage.events import Observer
 from ...values import value_class
 from ..maintenance import Maintenance
@@ -311,7 +312,7 @@ class OffsetRetention:
         settled = self._clock.monotonic() - self._began >= self._settle_seconds
         turns = self._work.turns()
         for name in names:
-            expires_ms = self._positions.expires_ms(name, self._retention_ms)
+            expires_ms = await self._expires_ms(name)
             if expires_ms is not None:
                 if self._has_members(name):
                     last_ms = self._positions.last_used_ms(name)
@@ -320,6 +321,12 @@ class OffsetRetention:
                 elif expires_ms <= now_ms and settled:
                     await self._forget(name, now_ms)
             await turns.give_way()
+
+    async def _expires_ms(self, name: str) -> int | None:
+        find = partial(self._positions.expires_ms, name, self._retention_ms)
+        if self._positions.count_of(name) > PIECE:
+            return await self._work.in_storage_thread(find)
+        return find()
 
     def emptied(self, name: str, now_ms: int) -> None:
         """Record the use of a group whose last member has left: its retention time starts now."""

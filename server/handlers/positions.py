@@ -248,13 +248,16 @@ async def _page(services: Services, held: list[StoredPosition], after: str) -> O
         end = bisect_left(held, last, begin, end, key=_topic_of)
         if end == begin:
             end = bisect_right(held, last, begin, key=_topic_of)
-    topics = await _listed(held[begin:end], services.work.turns())
-    return OffsetFetchResponse(topics=topics, more=end < len(held))
+    more, turns = end < len(held), services.work.turns()
+    topics = await _listed(held[begin:end], turns)
+    while held:  # Freeing a million positions at once would take 100 ms.
+        del held[-MAX_LISTED:]
+        await turns.give_way()
+    return OffsetFetchResponse(topics=topics, more=more)
 
 
 async def _listed(held: list[StoredPosition], turns: Turns) -> list[OffsetFetchTopicResult]:
-    """Return the entries of positions, which are sorted. Empties `held`: freeing a million
-    positions at once would take 100 ms."""
+    """Return the entries of positions, which are sorted. Frees the positions on the way."""
     topics: list[OffsetFetchTopicResult] = []
     held.reverse()
     while held:
