@@ -26,7 +26,7 @@ from .client.produce.failed_sends import FailedSends
 from .client.produce.producer import Producer as _Producer
 from .client.results import ColumnBatch, ConsumerRecord, SentRecord
 from .protocol.api.log.describe_removals import DescribedRemoval
-from .protocol.records.columns import CONTENT, Content
+from .protocol.records.columns import CONTENT, Content, check_content
 
 __all__ = ["Admin", "Consumer", "Producer", "TimeWindow"]
 
@@ -364,13 +364,33 @@ class TimeWindow:
 
     def columns(self, columns: Collection[Content] = CONTENT) -> Iterator[ColumnBatch]:
         """Iterate over the messages of the window, as batches in columns."""
-        read_on = partial(self._window.next_columns, columns)
-        while (batches := self._consumer._run(read_on)) is not None:
-            yield from batches
+        check_content(columns)
+        return _WindowColumns(self._consumer, self._window, columns)
 
     def close(self) -> None:
         """Stop reading. Needed only for a window that is not read to its end."""
         self._consumer._run(self._window.close)
+
+
+class _WindowColumns:
+    """The messages of a window in columns."""
+
+    def __init__(
+        self, consumer: Consumer, window: _TimeWindow, columns: Collection[Content]
+    ) -> None:
+        self._consumer = consumer
+        self._window = window
+        self._columns = columns
+
+    def __iter__(self) -> Iterator[ColumnBatch]:
+        return self
+
+    def __next__(self) -> ColumnBatch:
+        fill = partial(self._window.fill_columns, self._columns)
+        while (batch := self._window.take_columns(self._columns)) is None:
+            if not self._consumer._run(fill):
+                raise StopIteration
+        return batch
 
 
 class Admin(_Blocking):

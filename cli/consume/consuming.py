@@ -242,6 +242,10 @@ class Consumption:
         sink: MessageSink,
     ) -> None:
         options, reading = self._options, self._reading
+        if not reading.follow and len(sources) > 1:
+            # What is deleted while topics are read is then an error of the ones behind them too.
+            for each in sources:
+                await each.begin()
         if options.last is not None and not options.in_time_order:
             tails = await find_last(sources, options.last, options.selection)
             topics = list(dict.fromkeys(t for one in sources for t in one.topics))

@@ -92,7 +92,7 @@ async def find_last(
                     time_ms = time_of(record, source.bounds.by)
                     tails.add((record.topic, record.partition), record.offset, time_ms)
             continue
-        await source.find()
+        await source.begin()
         found_all = True
         for one in source.ranges:
             found_all &= await _read_back(source, one, tails, count, selection)

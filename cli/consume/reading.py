@@ -218,9 +218,24 @@ class WindowSource:
     def is_live(self) -> bool:
         return self.window is not None and self.window.is_following
 
+    async def begin(self) -> None:
+        """Find where the partitions begin and end. Messages that are deleted from now on are
+        missed."""
+        window = self._opened()
+        await self._connected.ask(lambda lost: window.begin())
+
     async def batches(self) -> AsyncIterator[list[ConsumerRecord]]:
+        window = self.window or self._opened()
+
+        def fill(lost: bool) -> Awaitable[bool]:
+            return window.fill(max_wait_ms=0 if lost else None)
+
+        while await self._connected.ask(fill):
+            yield list(iter(window.take, None))
+
+    def _opened(self) -> TimeWindow:
         reading, bounds = self._reading, self.bounds
-        window = self.window = self._consumer.window(
+        self.window = self._consumer.window(
             self.topic,
             bounds.from_ms,
             bounds.until_ms,
@@ -228,12 +243,7 @@ class WindowSource:
             by=bounds.by,
             follow=self._follow if reading.follow else None,
         )
-
-        def fill(lost: bool) -> Awaitable[bool]:
-            return window.fill(max_wait_ms=0 if lost else None)
-
-        while await self._connected.ask(fill):
-            yield list(iter(window.take, None))
+        return self.window
 
 
 @value_class
@@ -298,7 +308,7 @@ class RangeSource:
         """What the searches for the start, if that is a time, may have missed."""
         self._connected = Connected()
         self.ranges: list[ConsumedRange] = []
-        """The ranges to read; found by `find`."""
+        """The ranges to read; found by `begin`."""
         self._not_live: dict[TopicPartition, int] | None = None
         """Where the stored messages of partitions end that are not read up to there; None before
         reading begins."""
@@ -312,15 +322,17 @@ class RangeSource:
                 del self._not_live[key]
         return not self._not_live
 
-    async def find(self) -> None:
-        """Find the ranges. Raises CommandFailed for an offset that is not there."""
+    async def begin(self) -> None:
+        """Find the ranges, unless they are known. Raises CommandFailed for an offset that is not
+        there."""
+        if self.ranges:
+            return
         for topic in self.topics:
             partitions = await partitions_of(self._admin, topic, self._reading.partition)
             self.ranges += [await self._range(topic, n, self._start) for n in partitions]
 
     async def batches(self) -> AsyncIterator[list[ConsumerRecord]]:
-        if not self.ranges:
-            await self.find()
+        await self.begin()
         if self._reading.follow:
             self._not_live = {
                 one.key: one.stored_end for one in self.ranges if one.start < one.stored_end

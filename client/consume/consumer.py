@@ -422,8 +422,10 @@ class Consumer(Client):
             check_int(max_records, "max_records")
             if max_records < 1:
                 raise ValueError(f"max_records is a number from 1 on, not {max_records}")
+        self._check_open()
         if not self._ready or self._group is not None:
             await self.fill(max_wait_ms=max_wait_ms)
+            self._check_open()
         if max_records is None or max_records >= len(self._ready):
             batch = list(self._ready)
             self._ready.clear()
@@ -484,6 +486,8 @@ class Consumer(Client):
 
     def take(self) -> ConsumerRecord | None:
         """Return the next message if it is already fetched, else None. Never waits."""
+        if self._closed:
+            raise self._closed_error()
         group = self._group
         if not self._ready or (group is not None and group.needs_poll):
             return None
@@ -528,7 +532,10 @@ class Consumer(Client):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ClientClosed(f"the client of {self._cluster.address} is closed")
+            raise self._closed_error()
+
+    def _closed_error(self) -> ClientClosed:
+        return ClientClosed(f"the client of {self._cluster.address} is closed")
 
     def _named(self, name: str | None) -> str:
         chosen = self._name if name is None else name

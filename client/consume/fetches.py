@@ -27,7 +27,7 @@ from ...protocol.errors import (
 from ..cluster.retry import MOVED
 from ..cluster.route import Route
 from ..cluster.targets import PartitionLeader
-from ..errors import ConnectionFailed
+from ..errors import ClientClosed, ConnectionFailed
 from ..responses import check_code, check_of
 from .fetching import FetchOptions, TopicPartition
 
@@ -68,6 +68,7 @@ class Fetches:
         # Over the native protocol the route itself follows the leader of all partitions.
         self._moved_codes = _MOVED_CODES if route.kafka else frozenset[int]()
         self._under_way: dict[int, _UnderWay] = {}
+        self._stopped = False
 
     async def fetch(
         self, offsets: Offsets, max_wait_ms: int, *, allowed: frozenset[int] = frozenset()
@@ -77,9 +78,11 @@ class Fetches:
         Raises the errors that a broker reports for a partition, unless their codes are `allowed` in
         results. If nothing arrived because a leader
         has moved or cannot be reached, raises that error; the next call searches for the leader
-        again.
+        again. Raises ClientClosed after `stop`.
         """
+        self._check_open()
         shares, failure = await self._shares(offsets)
+        self._check_open()
         self._drop_others(shares)
         found: Results = {}
         if not self._route.kafka:
@@ -113,7 +116,8 @@ class Fetches:
             answer.add_done_callback(self._note)
 
     def stop(self) -> None:
-        """Cancel fetches in flight that would otherwise be waited for."""
+        """End: cancel fetches in flight that would otherwise be waited for."""
+        self._stopped = True
         for one in self._under_way.values():
             if not one.in_advance:
                 one.answer.cancel()
@@ -123,6 +127,10 @@ class Fetches:
         """Stop, and close the connections."""
         self.stop()
         await self._route.close_lane(self.lane)
+
+    def _check_open(self) -> None:
+        if self._stopped:
+            raise ClientClosed(f"the reader of {self._route.address} is closed")
 
     async def _shares(self, offsets: Offsets) -> tuple[dict[int, Offsets], Exception | None]:
         """Return the partitions by node, and the error for partitions that have no leader."""

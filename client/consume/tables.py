@@ -16,6 +16,7 @@ from ..arguments import check_topic
 from ..background import BackgroundLoop
 from ..client import ReadFrom
 from ..cluster.servers import Servers
+from ..errors import ClientClosed
 from ..security.security import Security
 from .consumer import Consumer
 from .fetching import FetchOptions
@@ -118,7 +119,31 @@ def read_window(
     first = next(batches, None)
     if first is not None:
         batches = chain((first,), batches)
-    return pa.RecordBatchReader.from_batches(schema.with_metadata(reading.metadata()), batches)
+    found = schema.with_metadata(reading.metadata())
+    return pa.RecordBatchReader.from_batches(found, _UnbrokenBatches(batches))
+
+
+class _UnbrokenBatches:
+    """Batches that end where the window does. After an error each call raises, because a generator
+    would then look as if it had ended."""
+
+    def __init__(self, batches: "Iterator[pa.RecordBatch]") -> None:
+        self._batches = batches
+        self._failure: str | None = None
+
+    def __iter__(self) -> "Iterator[pa.RecordBatch]":
+        return self
+
+    def __next__(self) -> "pa.RecordBatch":
+        if self._failure is not None:
+            raise ClientClosed(f"the window was read only up to an error: {self._failure}")
+        try:
+            return next(self._batches)
+        except StopIteration:
+            raise
+        except BaseException as error:
+            self._failure = f"{type(error).__name__}: {error}"
+            raise
 
 
 class WindowReading:

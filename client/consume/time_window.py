@@ -21,6 +21,7 @@ from ...protocol.api.log.fetch import FetchPartitionResult
 from ...protocol.api.log.list_offsets import BY_APPEND, BY_TIMESTAMP, EARLIEST, LATEST
 from ...protocol.errors import (
     CodedError,
+    HorologError,
     OffsetOutOfRange,
     UnsupportedForMessageFormat,
     UnsupportedVersion,
@@ -30,9 +31,10 @@ from ...times import later
 from ...values import value_class
 from ..administer.gone import complete_from, removed_since
 from ..administer.searching import By, offsets_at
-from ..cluster.retry import retry
+from ..cluster.retry import Backoff, retry
 from ..cluster.route import Route
 from ..cluster.targets import PartitionLeader
+from ..errors import ClientClosed
 from ..results import ColumnBatch, ConsumerRecord, OffsetAt
 from .fetches import Fetches, Results
 from .fetching import FetchOptions, TopicPartition, next_offset
@@ -40,7 +42,8 @@ from .time_bounds import APPEND, TimeBounds
 from .window_forms import AsColumns, AsRecords, Taken, WindowForm
 
 _BEGINNINGS_MAX: Final = 5
-"""How often a partition's start is searched again because its first messages were just deleted."""
+"""How often reading begins again because first messages were just deleted, and how often the broker
+is asked what they were."""
 
 T = TypeVar("T")
 
@@ -51,10 +54,10 @@ class WindowPartition:
 
     topic: str
     partition: int
-    end: int | None
+    end: int | None = None
     """Offset to stop at; None while the window follows the partition without an end."""
-    position: int | None = None
-    """Next offset to read; None until the start of the partition is known."""
+    position: int = 0
+    """Next offset to read."""
     was_read: bool = False
     waits: bool = False
     """The last fetch brought nothing, so the next one waits at the broker."""
@@ -71,7 +74,7 @@ class WindowPartition:
     @property
     def is_done(self) -> bool:
         """Whether the partition is read to its end."""
-        return self.end is None or (self.position is not None and self.position >= self.end)
+        return self.end is None or self.position >= self.end
 
 
 @value_class
@@ -83,25 +86,51 @@ class WindowRequests:
     by: By
 
     async def places(
-        self, topic: str, partitions: Sequence[int] | None, *, first: int = 0
+        self,
+        topic: str,
+        partitions: Sequence[int] | None,
+        *,
+        from_ms: int | None,
+        first: int = 0,
     ) -> list[WindowPartition]:
-        """Return the given partitions of a topic, or all from `first` on, ending at the last
-        readable offset."""
+        """Return the given partitions of a topic, or all from `first` on, from their first message
+        stored to the last readable one. With `from_ms` they begin at the first message of that time
+        or later; no earlier message can be in the window."""
         if partitions is None:
             counts = await self.ask(partial(self.cluster.partition_counts, [topic]))
             partitions = range(first, counts[topic])
-        places = [WindowPartition(topic, number, None) for number in partitions]
-        await self.find_ends(places)
+        places = [WindowPartition(topic, number) for number in partitions]
+        await asyncio.gather(*(self._find_extent(place, from_ms) for place in places))
         return places
 
     async def find_ends(self, places: Sequence[WindowPartition]) -> None:
-        """Set the end of each partition to its current end of readable messages; the first time,
-        also from when on it is complete."""
-        ends = await asyncio.gather(*(self._offset(place, LATEST) for place in places))
-        for place, end in zip(places, ends, strict=True):
+        """Set the end of each partition to its current end of readable messages."""
+        ends = await asyncio.gather(*(self._offsets(place, LATEST) for place in places))
+        for place, (end,) in zip(places, ends, strict=True):
             place.end = end.offset
-            if place.complete_from_ms is None:
-                place.complete_from_ms = end.complete_from_ms
+
+    async def _find_extent(self, place: WindowPartition, from_ms: int | None) -> None:
+        try:
+            if from_ms is None:
+                await self.find_start(place)
+                return
+            # A message that is appended after the search is behind the end.
+            end, start = await self._offsets(place, LATEST, from_ms)
+        except UnsupportedForMessageFormat:
+            # New messages of this topic get no timestamps, but messages stored before may have
+            # some.
+            await self.find_start(place)
+            return
+        place.end, place.complete_from_ms = end.offset, end.complete_from_ms
+        place.position = (end.offset or 0) if start.offset is None else start.offset
+
+    async def find_start(self, place: WindowPartition) -> None:
+        """Set the position to the first message stored, and the end; find from when on the
+        partition is complete."""
+        # What left the partition before its start was found is in the second answer.
+        start, end = await self._offsets(place, EARLIEST, LATEST)
+        place.position = start.offset or 0
+        place.end, place.complete_from_ms = end.offset, end.complete_from_ms
 
     async def removed(
         self, places: Sequence[WindowPartition], from_ms: int
@@ -114,17 +143,6 @@ class WindowRequests:
             by_append=self.by == BY_APPEND,
         )
         return await self.ask(ask)
-
-    async def find_beginning(self, place: WindowPartition, from_ms: int | None) -> None:
-        """Set the position to the first message stored or, with `from_ms`, to the first message of
-        that time or later. No earlier message can be in the window."""
-        try:
-            offset = (await self._offset(place, EARLIEST if from_ms is None else from_ms)).offset
-        except UnsupportedForMessageFormat:
-            # New messages of this topic get no timestamps, but messages stored before may have
-            # some.
-            offset = (await self._offset(place, EARLIEST)).offset
-        place.position = (place.end or 0) if offset is None else offset
 
     async def log_bytes(self, place: WindowPartition) -> int:
         """Return the size of the partition on its leader's disk in bytes; 0 if the broker does not
@@ -152,10 +170,8 @@ class WindowRequests:
         """Return the answer to a request, which is repeated for up to `retry_timeout_ms`."""
         return await retry(question, timeout_ms=self.retry_timeout_ms, setting="retry_timeout_ms")
 
-    async def _offset(self, place: WindowPartition, target: int) -> OffsetAt:
-        ask = partial(offsets_at, self.cluster, *place.key, [target], by=self.by)
-        (found,) = await self.ask(ask)
-        return found
+    async def _offsets(self, place: WindowPartition, *targets: int) -> list[OffsetAt]:
+        return await self.ask(partial(offsets_at, self.cluster, *place.key, targets, by=self.by))
 
 
 class TimeWindow:
@@ -164,7 +180,9 @@ class TimeWindow:
     Iterate once, over records or over `columns()`. Messages come by partition, in the order of
     their offsets; while the window follows, they come as they arrive. Errors that the broker
     reports (OffsetOutOfRange if messages were deleted before they were read, CorruptMessage, ...)
-    are raised; the next call continues after the last messages that were returned.
+    are raised; the next call continues after the last messages that were returned, and a call that
+    is cancelled loses none. After `close`, a window that was not read to its end raises
+    ClientClosed.
     """
 
     def __init__(
@@ -215,6 +233,9 @@ class TimeWindow:
         follow, or no longer does."""
         self._filling = asyncio.Lock()
         self._ready: deque[ConsumerRecord] = deque()
+        self._ready_columns: deque[ColumnBatch] = deque()
+        self._content: frozenset[Content] = frozenset()
+        """Columns of the batches in `_ready_columns`."""
         self._form: type[AsRecords] | type[AsColumns] | None = None
         self._messages = self._read_bytes = self._skipped_bytes = self._untimed = 0
         self._stored_bytes: int | None = None
@@ -222,7 +243,8 @@ class TimeWindow:
         self._complete_from_ms: int | None = None
         self._removed: tuple[DescribedRemoval, ...] = ()
         self._turn = 0
-        self._ended = False
+        self._beginnings_left = _BEGINNINGS_MAX
+        self._ended = self._is_closed = False
 
     @property
     def messages(self) -> int:
@@ -285,6 +307,8 @@ class TimeWindow:
 
     def take(self) -> ConsumerRecord | None:
         """Return the next message if it is already fetched, else None. Never waits."""
+        if self._is_closed:
+            raise self._closed_error()
         if not self._ready:
             return None
         self._messages += 1
@@ -301,25 +325,38 @@ class TimeWindow:
             self._ready.extend(found or ())
             return found is not None
 
-    async def columns(self, columns: Collection[Content] = CONTENT) -> AsyncIterator[ColumnBatch]:
+    def columns(self, columns: Collection[Content] = CONTENT) -> AsyncIterator[ColumnBatch]:
         """Iterate over the messages in columns, as `Consumer.fetch_columns` returns them. Keys,
         values and headers that are not among `columns` are nulls and are not copied."""
         check_content(columns)
-        while (batches := await self.next_columns(columns)) is not None:
-            for batch in batches:
-                yield batch
+        return _WindowColumns(self, columns)
 
-    async def next_columns(
-        self, columns: Collection[Content] = CONTENT
-    ) -> list[ColumnBatch] | None:
-        """Return the batches of the next fetch, possibly none; None when the window is read to its
-        end."""
+    def take_columns(self, columns: Collection[Content] = CONTENT) -> ColumnBatch | None:
+        """Return the next batch if it is already fetched, else None. Never waits."""
+        if self._is_closed:
+            raise self._closed_error()
+        if not self._ready_columns:
+            return None
+        if self._content != frozenset(columns):
+            raise ValueError(
+                f"the next messages were fetched with the columns {sorted(self._content)}: read "
+                "on with the same ones"
+            )
+        batch = self._ready_columns.popleft()
+        self._messages += batch.count
+        return batch
+
+    async def fill_columns(self, columns: Collection[Content] = CONTENT) -> bool:
+        """Fetch the next messages for `take_columns`, as `fill` does for `take`."""
         check_content(columns)
         self._choose(AsColumns)
         async with self._filling:
+            if self._ready_columns:
+                return True
             found = await self._next(AsColumns(self._options, self._bounds, columns), None)
-            self._messages += sum(batch.count for batch in found or ())
-            return found
+            self._ready_columns.extend(found or ())
+            self._content = frozenset(columns)
+            return found is not None
 
     async def next_taken(
         self, form: Callable[[FetchOptions, TimeBounds], WindowForm[T]]
@@ -329,11 +366,32 @@ class TimeWindow:
         async with self._filling:
             return await self._next(form(self._options, self._bounds), None)
 
+    async def begin(self) -> None:
+        """Find where the partitions begin and end, which the first fetch does otherwise. Messages
+        that are deleted from now on are missed."""
+        async with self._filling:
+            self._check_open()
+            if self._places is None and not self._ended:
+                await self._begin()
+                self._beginnings_left = 0
+
     async def close(self) -> None:
         """Stop reading. Needed only for a window that is not read to its end."""
-        self._ended = True
+        self._is_closed = not self._ended
+        self._ready.clear()
+        self._ready_columns.clear()
+        await self._release()
+
+    async def _release(self) -> None:
         await self._fetches.close()
         self._closed(self)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise self._closed_error()
+
+    def _closed_error(self) -> ClientClosed:
+        return ClientClosed(f"the window of {self._topic} was closed before its end was reached")
 
     def _choose(self, form: type[AsRecords] | type[AsColumns]) -> None:
         if self._form not in (None, form):
@@ -341,7 +399,18 @@ class TimeWindow:
         self._form = form
 
     async def _next(self, form: WindowForm[T], max_wait_ms: int | None) -> list[T] | None:
-        """Return the messages of one fetch; None when everything was read."""
+        """Return the messages of one fetch; None when everything was read. Raises ClientClosed if
+        the window is closed, also meanwhile."""
+        self._check_open()
+        try:
+            found = await self._find_next(form, max_wait_ms)
+        except HorologError:
+            self._check_open()
+            raise
+        self._check_open()
+        return found
+
+    async def _find_next(self, form: WindowForm[T], max_wait_ms: int | None) -> list[T] | None:
         wait_ms = self._max_wait_ms if max_wait_ms is None else max_wait_ms
         if self._ended:
             return None
@@ -352,7 +421,8 @@ class TimeWindow:
             if not place.is_done:
                 return await self._read_on(place, form, wait_ms)
         if self._deadline_ms is None:
-            await self.close()
+            self._ended = True
+            await self._release()
             return None
         left_ms = self._deadline_ms - self._clock.now_ms()
         if await self._find_added(max_age_s=self._metadata_max_age_s if left_ms > 0 else 0):
@@ -368,17 +438,23 @@ class TimeWindow:
 
     async def _begin(self) -> None:
         self._metadata_asked = self._clock.monotonic()
-        places = await self._requests.places(self._topic, self._partitions)
-        self._complete_from_ms = complete_from(place.complete_from_ms for place in places)
+        places = await self._requests.places(
+            self._topic, self._partitions, from_ms=self._searched_ms
+        )
+        complete_from_ms = complete_from(place.complete_from_ms for place in places)
+        removed: tuple[DescribedRemoval, ...] = ()
         if self._bounds.is_empty:
             places = []
         if places:
             await self._count_stored(places)
-            self._removed = await self._requests.removed(places, self._bounds.from_ms or 0)
+            from_ms = self._bounds.from_ms or 0
+            removed = await self._requests.removed(places, from_ms)
         if self._follow_ms is not None and places:
             until_ms = self._bounds.until_ms
             base_ms = self._clock.now_ms() if until_ms is None else until_ms
             self._deadline_ms = later(base_ms, self._follow_ms)
+            self._end_read(places)
+        self._complete_from_ms, self._removed = complete_from_ms, removed
         self._places = places
 
     async def _find_added(self, *, max_age_s: float) -> bool:
@@ -387,11 +463,14 @@ class TimeWindow:
         now = self._clock.monotonic()
         if self._partitions is not None or now - self._metadata_asked < max_age_s:
             return False
-        added = await self._requests.places(self._topic, None, first=len(self._places))
+        added = await self._requests.places(
+            self._topic, None, from_ms=self._searched_ms, first=len(self._places)
+        )
         self._metadata_asked = now
         if added:
             self._cluster.forget(self._topic)  # drops the cached partition leaders too
             await self._count_stored(added)
+            self._end_read(added)
             self._places += added
         return bool(added)
 
@@ -402,34 +481,53 @@ class TimeWindow:
 
     async def _read_on(self, place: WindowPartition, form: WindowForm[T], wait_ms: int) -> list[T]:
         """Return the next messages of a partition that is not read to its end."""
-        attempts_left = _BEGINNINGS_MAX
-        while True:
-            if place.position is None:
-                await self._requests.find_beginning(place, self._searched_ms)
-            if place.is_done:
-                self._end(place)
-                return []
-            attempts_left -= 1
-            try:
-                found = await self._fetch([place], form, wait_ms if place.waits else 0)
-            except OffsetOutOfRange:
-                if place.was_read or not attempts_left:
-                    raise
-                place.position = None  # its first messages were deleted meanwhile
-                continue
-            if place.is_done:
-                self._end(place)
-            else:
-                self._fetches.ahead({place.key: place.position or 0})
-            return found
+        try:
+            found = await self._fetch([place], form, wait_ms if place.waits else 0)
+        except OffsetOutOfRange as error:
+            await self._pass_deleted(place, error)
+            found = []
+        if place.is_done:
+            self._end_read([place])
+        elif place.was_read:
+            self._fetches.ahead({place.key: place.position})
+        return found
 
-    def _end(self, place: WindowPartition) -> None:
-        """Finish a partition. If the window follows, later messages of the partition are read while
-        following."""
-        if self._deadline_ms is not None:
-            if place.was_read:
-                place.position = place.end
-            place.end = None
+    async def _pass_deleted(self, place: WindowPartition, error: OffsetOutOfRange) -> None:
+        """Move the position behind messages that were deleted since reading began. Raises the error
+        if one of them may have been in the window, unless nothing was read yet: then reading begins
+        again."""
+        assert self._places is not None
+        if self._beginnings_left and not any(each.was_read for each in self._places):
+            self._beginnings_left -= 1
+            self._places = None
+            return
+        from_ms, backoff = self._bounds.from_ms or 0, Backoff()
+        for _ in range(_BEGINNINGS_MAX):
+            now = WindowPartition(*place.key)
+            await self._requests.find_start(now)
+            if now.position <= place.position:
+                raise error
+            if now.complete_from_ms is not None or self._cluster.kafka:
+                break
+            # The broker moves a log start before it has stored what it deleted.
+            await asyncio.sleep(backoff.next_s())
+        if now.complete_from_ms is None or now.complete_from_ms > from_ms:
+            raise OffsetOutOfRange(
+                f"messages of {place.topic}-{place.partition} were deleted after reading began and "
+                f"before they were reached, and may have been in the window: reading is at offset "
+                f"{place.position}, and the log begins at {now.position}; read the window anew to "
+                "get what is left"
+            ) from error
+        place.position = now.position
+
+    def _end_read(self, places: Sequence[WindowPartition]) -> None:
+        """Finish the partitions that are read to their ends. If the window follows, their later
+        messages are read while following."""
+        for place in places:
+            if place.is_done and self._deadline_ms is not None:
+                if place.was_read and place.end is not None:
+                    place.position = place.end
+                place.end = None
 
     @property
     def _searched_ms(self) -> int | None:
@@ -448,7 +546,7 @@ class TimeWindow:
     async def _fetch_once(
         self, places: Sequence[WindowPartition], form: WindowForm[T], wait_ms: int
     ) -> list[T]:
-        asked = {place.key: place.position or 0 for place in places}
+        asked = {place.key: place.position for place in places}
         results = await self._requests.ask(partial(self._fetches.fetch, asked, wait_ms))
         # Errors are raised before any position moves, so the messages of the other partitions are
         # fetched again.
@@ -475,7 +573,6 @@ class TimeWindow:
     ) -> None:
         """Move the position behind the received messages and the messages that the broker
         skipped."""
-        assert place.position is not None
         behind = next_offset(result, place.position)
         if part.next_offset is not None and part.next_offset != behind:
             # The next fetch starts at a damaged part, or at control batches.
@@ -500,6 +597,23 @@ class TimeWindow:
                 f"{place.topic}-{place.partition} ended at offset {place.end} when the window was "
                 f"asked for, and ends at {high_watermark} now: messages at its end were lost"
             )
+
+
+class _WindowColumns:
+    """The messages of a window in columns."""
+
+    def __init__(self, window: TimeWindow, columns: Collection[Content]) -> None:
+        self._window = window
+        self._columns = columns
+
+    def __aiter__(self) -> AsyncIterator[ColumnBatch]:
+        return self
+
+    async def __anext__(self) -> ColumnBatch:
+        while (batch := self._window.take_columns(self._columns)) is None:
+            if not await self._window.fill_columns(self._columns):
+                raise StopAsyncIteration
+        return batch
 
 
 def partition_numbers(partitions: Sequence[int]) -> list[int]:

@@ -3,15 +3,17 @@
 import asyncio
 import json
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
-from horolog import ConsumerRecord, Producer
+from horolog import Admin, ConsumerRecord, Producer, TimeWindow
 from horolog.cli.consume.consuming import ConsumeOptions, Consumption
 from horolog.cli.consume.formats import TextFormat
 from horolog.cli.consume.reading import RecordReading, TopicNames, window_of
 from horolog.cli.consume.selection import Selection
+from horolog.cli.consume.sinks import MessagePrinter
 from horolog.cli.options import AtOffset, AtTime, Position
 from horolog.client.cluster.servers import parse_servers
 from horolog.clock import SystemClock
@@ -265,3 +267,54 @@ def test_times_of_the_future_are_told_by_the_clock_of_the_broker(
     assert "from now: nothing can be in it yet" in program.ok(*window).err
     horolog_broker.clock.step(7200)
     assert "from now" not in program.ok(*window).err
+
+
+@pytest.mark.parametrize("options", [[], ["--order", "time"], ["--to", "copy"], ["--last", "9"]])
+def test_messages_deleted_while_a_window_is_read_are_an_error(
+    server: BrokerThread, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    """Those of a partition, and of a topic, whose turn is still to come."""
+    program = Program(server.address)
+    fill, filled = TimeWindow.fill, []
+
+    async def fill_and_trim(window: TimeWindow, **more: Any) -> bool:
+        found = await fill(window, **more)
+        if not filled:
+            filled.append(window)
+            async with Admin(server.address) as admin:
+                await admin.delete_records(topic, partition, 1)
+        return found
+
+    monkeypatch.setattr(TimeWindow, "fill", fill_and_trim)
+    for topic, partition in (("gone-a", 1), ("gone-b", 0)):
+        for name in ("gone-a", "gone-b", "copy"):
+            program("topic", "delete", name, "--yes")
+            program.ok("topic", "create", name, "--partitions", "2", "--set", "retention.ms=-1")
+            lines = [line("14:05:00", number % 2, f"{name}{number}") for number in range(4)]
+            if name != "copy":
+                program.ok("produce", name, "--json", stdin="\n".join(lines))
+        filled.clear()
+        result = program("consume", "gone-a", "gone-b", "--from", at("14:00:00"), *options)
+        assert result.code == 1, result
+        assert f"OFFSET_OUT_OF_RANGE: messages of {topic}-{partition} were deleted" in result.err
+        assert f"{topic}{3 if partition else 2}" not in result.out
+
+
+def test_messages_deleted_while_ranges_are_read_are_an_error(
+    server: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Program(server.address)
+    for name in ("range-a", "range-b"):
+        program.ok("topic", "create", name, "--set", "retention.ms=-1")
+        program.ok("produce", name, stdin="1\n2\n")
+    write = MessagePrinter.write
+
+    async def write_and_trim(printer: MessagePrinter, records: Sequence[ConsumerRecord]) -> None:
+        await write(printer, records)
+        async with Admin(server.address) as admin:
+            await admin.delete_records("range-b", 0, 1)
+
+    monkeypatch.setattr(MessagePrinter, "write", write_and_trim)
+    result = program("consume", "range-a", "range-b")
+    assert result.code == 1, result
+    assert "OFFSET_OUT_OF_RANGE" in result.err
