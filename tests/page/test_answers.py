@@ -26,6 +26,7 @@ from horolog.server.page.messages import (
     show_bytes,
 )
 from horolog.server.page.routes import ANSWERS, AT_WORK
+from horolog.server.page.topics import TOPICS_AT_ONCE
 from horolog.storage.log.log import Log
 from horolog.storage.read import reader
 from horolog.testing.clock import ManualClock
@@ -77,6 +78,18 @@ async def test_many_topics_come_page_by_page(
     some = (await get("/page/topics", like="2", limit=3)).body
     assert [topic["name"] for topic in some["topics"]] == ["t02", "t12", "t20"]
     assert (some["matching"], some["topic_count"], some["next"]) == (5, 23, "t20")
+
+
+async def test_one_topic_by_its_name(client: Wire, get: Get) -> None:
+    for number in range(TOPICS_AT_ONCE + 5):
+        await client.call(create_topic(f"a-zz-{number:03}"))
+    await client.call(create_topic("zz"))
+    first = (await get("/page/topics", like="zz")).body
+    assert "zz" not in [topic["name"] for topic in first["topics"]]
+    named = (await get("/page/topics", name="zz")).body
+    assert [topic["name"] for topic in named["topics"]] == ["zz"]
+    assert (named["topic_count"], named["next"]) == (TOPICS_AT_ONCE + 6, None)
+    assert (await get("/page/topics", name="z")).body["topics"] == []
 
 
 async def test_a_topic_of_many_partitions_ends_an_answer(
