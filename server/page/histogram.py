@@ -8,6 +8,7 @@ from ...values import value_class
 from ..handlers.base import Services
 from ..handlers.counting import counted
 from .access import PARTITION_MAX, PageRefusal, Query
+from .removed import removed_since, show_removal
 
 MAX_BARS: Final = 200
 PARTITIONS_AT_ONCE: Final = 200
@@ -98,6 +99,7 @@ async def histogram(services: Services, query: Query) -> dict[str, object]:
         if going_on is None or late or total.read_bytes >= READ_BYTES:
             break
         spot = going_on
+    removed = removed_since(services, topic, from_ms, total.complete_from_ms)
     return {
         "now_ms": services.clock.now_ms(),
         "retention_start_ms": (
@@ -113,7 +115,7 @@ async def histogram(services: Services, query: Query) -> dict[str, object]:
         "read_bytes": total.read_bytes,
         "log_bytes": total.log_bytes,
         "complete_from_ms": total.complete_from_ms,
-        "removed": _removed(services, topic, from_ms, total.complete_from_ms),
+        "removed": [show_removal(each) for each in removed[-REMOVALS:]],
         "next": None if going_on is None else going_on.shown(),
     }
 
@@ -138,29 +140,6 @@ def _spot_behind(
     if spot.partition + 1 < partitions:
         return HistogramCell(spot.partition + 1)
     return None
-
-
-def _removed(
-    services: Services, topic: str, from_ms: int, complete_from_ms: int | None
-) -> list[dict[str, object]]:
-    """Return the last removals, without their rules, which may reveal settings and users."""
-    if complete_from_ms is None or complete_from_ms <= from_ms:
-        return []
-    entry = services.directory.topics().get(topic)
-    found = [
-        {
-            "cause": each.cause,
-            "partition": each.partition,
-            "messages": each.messages,
-            "largest_timestamp_ms": each.largest_timestamp_ms,
-            "at_ms": each.at_ms,
-        }
-        for each in services.metadata.removals(topic)
-        if entry is not None
-        and each.topic_id == entry.topic_id
-        and not 0 <= each.largest_timestamp_ms < from_ms
-    ]
-    return found[-REMOVALS:]
 
 
 def _retention_start_ms(services: Services, topic: str) -> int | None:

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from ...protocol.errors import CorruptMessage, HorologError, MessageTooLarge
+from ...protocol.errors import CorruptMessage, HorologError, MessageTooLarge, StorageError
 from ...protocol.records.layout import (
     BATCH_MAGIC,
     ENTRY_OVERHEAD,
@@ -34,6 +34,8 @@ MESSAGES_AT_ONCE: Final = 50
 FIRST_READ_BYTES: Final = 64 << 10
 LARGEST_READ_BYTES: Final = 1 << 20
 """Largest read of stored bytes. A message that does not fit is not shown."""
+ANY_SIZE: Final = 1 << 40
+"""More bytes than a set has."""
 OPENED_BYTES: Final = 4 << 20
 """Largest size of a decompressed set."""
 SHOWN_CHARACTERS: Final = 2000
@@ -72,20 +74,82 @@ async def messages(services: Services, query: Query) -> dict[str, object]:
     one message, of which more is shown."""
     log = await asked_log(services, query)
     is_whole = bool(query.integer("whole", 0, maximum=1))
+    how = WHOLE if is_whole else IN_PART
     limit = 1 if is_whole else query.integer("limit", 20, maximum=MESSAGES_AT_ONCE)
-    start = query.integer("from", max(log.high_watermark - limit, 0))
+    start = query.integer("from", -1)
+    if start < 0:
+        return await _latest(services, log, limit, how)
     start = min(max(start, log.log_start_offset), log.high_watermark)
     decoded = await read_messages(services, log, start, limit)
-    how = WHOLE if is_whole else IN_PART
     shown = await show_messages(services, log, decoded.messages, how)
+    return _answer(log, log.high_watermark, start, shown, decoded.next_offset, decoded.problem)
+
+
+def _answer(
+    log: Log,
+    end_offset: int,
+    start: int,
+    shown: list[dict[str, object]],
+    next_offset: int | None,
+    problem: str,
+) -> dict[str, object]:
     return {
         "log_start_offset": log.log_start_offset,
-        "end_offset": log.high_watermark,
+        "end_offset": end_offset,
         "from": start,
         "messages": shown,
-        "next_offset": decoded.next_offset,
-        "problem": decoded.problem,
+        "next_offset": next_offset,
+        "problem": problem,
     }
+
+
+async def _latest(services: Services, log: Log, limit: int, how: Shown) -> dict[str, object]:
+    """Return the messages of the last `limit` offsets, without the older ones for which there is no
+    room in `LARGEST_READ_BYTES`.
+
+    They are read backwards, set by set. What cannot be shown is passed over; `problem` is the
+    newest one.
+    """
+    end_offset = offset = log.high_watermark
+    shown: list[dict[str, object]] = []
+    problem = ""
+    left_bytes = LARGEST_READ_BYTES
+    turns = services.work.turns()
+    while offset > (lowest := max(end_offset - limit, log.log_start_offset)):
+        await turns.give_way()
+        try:
+            if not reader.located(log, offset - 1):
+                continue
+            found = reader.read(log, offset - 1, ANY_SIZE, end_offset=offset)
+        except StorageError as error:  # behind the damage of a segment
+            problem = problem or str(error)
+            offset -= 1
+            continue
+        decoded = Decoded([], None, _too_large(found.size))
+        if found.size <= LARGEST_READ_BYTES:
+            if found.size > left_bytes:
+                break
+            left_bytes -= found.size
+            decoded = await _decoded(services, found, lowest, offset)
+        problem = problem or decoded.problem
+        if decoded.problem == BUSY:
+            break
+        shown[:0] = await show_messages(services, log, decoded.messages, how)
+        read = decoded.messages
+        offset = read[0].offset if read else offset - 1
+    return _answer(log, end_offset, offset, shown, end_offset, problem)
+
+
+async def _decoded(services: Services, found: Slice, start: int, end_offset: int) -> Decoded:
+    """Return the messages of a set from offset `start` on and below `end_offset`; none if a slice
+    is empty."""
+    data = await stored_bytes(services, found)
+    if data is None:
+        return Decoded([], start, BUSY)
+    if not data:  # no message has these offsets
+        return Decoded([], end_offset)
+    decode = _decoding(data, start, end_offset - start)
+    return await services.work.in_reading_thread(decode)
 
 
 async def show_messages(
@@ -179,8 +243,11 @@ def nothing_of(data: Buffer, start: int, problem: str) -> Decoded:
     if data[MAGIC_AT] == BATCH_MAGIC:
         delta = data[LAST_DELTA_AT : LAST_DELTA_AT + 4]
         last_offset += int.from_bytes(delta, "big", signed=True)
-    problem = problem or f"{entry_bytes:,} bytes stored as one are too many to be shown here"
-    return Decoded([], max(last_offset, start) + 1, problem)
+    return Decoded([], max(last_offset, start) + 1, problem or _too_large(entry_bytes))
+
+
+def _too_large(entry_bytes: int) -> str:
+    return f"{entry_bytes:,} bytes stored as one are too many to be shown here"
 
 
 def show_message(log: Log, record: Record, how: Shown = IN_PART) -> dict[str, object]:

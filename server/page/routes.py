@@ -11,7 +11,12 @@ from typing import Final, cast
 
 from aiohttp import web
 
-from ...protocol.errors import UnknownTopicOrPartition
+from ...protocol.errors import (
+    InvalidRequest,
+    InvalidTopic,
+    OffsetOutOfRange,
+    UnknownTopicOrPartition,
+)
 from ...values import value_class
 from ..handlers.base import Services
 from ..security.session import ANONYMOUS
@@ -59,6 +64,16 @@ HEADERS: Final = MappingProxyType(
         "Cache-Control": "no-cache",
     }
 )
+
+STATUSES: Final = MappingProxyType(
+    {
+        UnknownTopicOrPartition.code: 404,
+        InvalidRequest.code: 400,
+        InvalidTopic.code: 400,
+        OffsetOutOfRange.code: 400,
+    }
+)
+"""HTTP status by error code, for mistakes of the client; 500 for other errors."""
 
 Answer = Callable[[Services, Query], Awaitable[Mapping[str, object]]]
 
@@ -196,7 +211,7 @@ class Page:
         if isinstance(error, PageRefusal):
             return _refused(error.status, error.message)
         code, message = self._services.outcomes.of(error, api="page")
-        return _refused(404 if code == UnknownTopicOrPartition.code else 500, message)
+        return _refused(STATUSES.get(code, 500), message)
 
     def _viewer(self, peer: HttpPeer) -> Viewer:
         known = peer.principal != ANONYMOUS or self._services.security.authorization

@@ -34,13 +34,15 @@ SUMMED_PARTITIONS: Final = 5000
 
 
 async def topics(services: Services, query: Query) -> dict[str, object]:
-    """Return the broker, and the topics after `after` whose names contain `like`, in order of
-    name."""
+    """Return the broker, and the topics after `after` whose names contain `like`, in order of name;
+    with `name` only the topic of that name."""
     after, like = query.text("after", ""), query.text("like", "")
+    exact = query.text("name", "")
     limit = query.integer("limit", TOPICS_AT_ONCE, maximum=TOPICS_AT_ONCE)
     access = query.access
     entries = access.topics(services.directory.topics())
-    names = await services.work.in_reading_thread(partial(_matching, tuple(entries), like))
+    candidates = tuple(entries) if not exact else (exact,) if exact in entries else ()
+    names = await services.work.in_reading_thread(partial(_matching, candidates, like))
     start = bisect_right(names, after)
     turns = services.work.turns()
     shown: list[dict[str, object]] = []

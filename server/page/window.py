@@ -79,8 +79,9 @@ async def window(services: Services, query: Query) -> dict[str, object]:
     """Return up to `limit` messages whose time is in the window, by partition in the order of
     offsets; with `text` only those that contain it, and how many were `looked` at.
 
-    They start at `offset` of `partition`, or at the start of the topic. `next` is where the next
-    request continues, although there may be no more messages; None at the end.
+    They start at `offset` of `partition` (0: at the log start), or at the start of the topic.
+    `next` is where the next request continues, although there may be no more messages; None at the
+    end.
     """
     topic = query.text("topic")
     from_ms, until_ms = query.window()
@@ -97,7 +98,7 @@ async def window(services: Services, query: Query) -> dict[str, object]:
     shown: list[dict[str, object]] = []
     while partition < partitions:
         log = await prepared_log(services, topic, partition)
-        found, next_offset = await reading.read(log, offset)
+        found, next_offset = await reading.read(log, offset or log.log_start_offset)
         messages = await show_messages(services, log, found)
         shown += [{"partition": partition, **message} for message in messages]
         if next_offset is None:
@@ -137,6 +138,10 @@ class Reading:
         self._stop = services.work.time() + SECONDS
         self.problem = ""
         """Why reading ended early, for people to read."""
+        self.problem_offset = -1
+        """First offset of the messages that the problem is about."""
+        self.lost = False
+        """Whether the problem is that messages were deleted before they were read."""
 
     @property
     def full(self) -> bool:
@@ -147,13 +152,16 @@ class Reading:
     async def read(self, log: Log, offset: int) -> tuple[list[Record], int | None]:
         """Return messages of one partition from an offset on, and the next offset; None at the end.
 
-        Raises errors from damage, and from making a time map.
+        If messages from the offset on were deleted, and may have been in the window, that is a
+        problem. Raises errors from damage, and from making a time map.
         """
         found: list[Record] = []
         end_offset = log.high_watermark
         turns = self._services.work.turns()
         while True:
-            offset = max(offset, log.log_start_offset)
+            offset = self._readable_offset(log, offset)
+            if self.lost:
+                return found, offset
             place = windows.find_position(log, offset, self._window, end_offset)
             offset = place.offset
             if place.unready is not None:
@@ -170,6 +178,21 @@ class Reading:
                 return found, offset
             await turns.give_way()
 
+    def _readable_offset(self, log: Log, offset: int) -> int:
+        """Return an offset, or the log start if that is later. Notes a problem if messages between
+        them may have been in the window."""
+        start = log.log_start_offset
+        if offset >= start:
+            return offset
+        complete_from_ms = self._services.completeness.complete_from_ms(log)
+        if not 0 <= complete_from_ms <= self._window.first_ms:
+            self.lost, self.problem_offset = True, offset
+            self.problem = (
+                f"messages from offset {offset} to {start - 1} of partition {log.partition} were "
+                "deleted before they were read"
+            )
+        return start
+
     def _decoding(self, data: Buffer, start: int) -> Callable[[], Decoded]:
         if self._search is not None:
             return _searching(data, start, self._window, self._left, self._search)
@@ -179,6 +202,8 @@ class Reading:
         """Return the result of one read. If it makes no progress, a larger read follows."""
         decoded = Decoded([], start)
         for wanted in (FIRST_READ_BYTES, LARGEST_READ_BYTES):
+            if start < log.log_start_offset:
+                break  # It was deleted between two reads.
             stored = reader.read(log, start, wanted, end_offset=end_offset)
             if not stored.size:
                 return Decoded([], end_offset)
@@ -194,7 +219,7 @@ class Reading:
             if stored.size < wanted:
                 return Decoded([], end_offset)  # an entry that is being written
         self._left -= len(decoded.messages)
-        self.problem = decoded.problem
+        self.problem, self.problem_offset = decoded.problem, start
         return decoded
 
 

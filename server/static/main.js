@@ -121,8 +121,8 @@ async function chosenOf(found) {
   const name = state.place.topic;
   const listed = found.find((topic) => topic.name === name);
   if (listed) return listed;
-  const answer = await ask("topics", { like: name });
-  const topic = answer.topics.find((candidate) => candidate.name === name) ?? null;
+  const answer = await ask("topics", { name });
+  const topic = answer.topics[0] ?? null;
   if (topic) latency.note(name, topic.latency_counts, answer.now_ms);
   return topic;
 }

@@ -42,7 +42,7 @@ function begin() {
     return;
   }
   const stretch = shownStretch();
-  last = { query: { topic, ...stretch, text, in: byId("search-in").value }, next: {}, found: [], looked: 0, bytes: 0, ended: "" };
+  last = { query: { topic, ...stretch, text, in: byId("search-in").value }, next: {}, found: [], looked: 0, bytes: 0, ended: "", passed: "" };
   goOn();
 }
 
@@ -63,6 +63,7 @@ async function goOn() {
       search.looked += answer.looked;
       search.bytes += answer.read_bytes;
       search.ended = stuck(search.next, answer.next) ? answer.problem : "";
+      search.passed ||= search.ended ? "" : answer.problem;
       search.next = answer.next;
       if (running !== mine) return;
       showFound(search.found);
@@ -82,11 +83,11 @@ function stuck(before, next) {
 
 function showProgress(search, goesOn, stopped = false) {
   if (search !== last) return;
-  const { query, next, found, looked, bytes, ended } = search;
+  const { query, next, found, looked, bytes, ended, passed } = search;
   const range = query.from === undefined ? "of all times" : `from ${time(query.from)} to before ${time(query.until)}`;
   const place = next?.partition === undefined ? "" : `, up to partition ${next.partition}, offset ${count(next.offset)}`;
   const how = goesOn ? "Searching" : stopped ? "Stopped" : ended ? `Ended early (${ended})` : next ? "More may follow" : "Searched to the end";
-  setText("search-note", `${several(found.length, "match").replace("matchs", "matches")}. ${how}: looked at ${several(looked, "message")} ${range}, read ${size(bytes)}${place}.`);
+  setText("search-note", `${several(found.length, "match").replace("matchs", "matches")}. ${how}: looked at ${several(looked, "message")} ${range}, read ${size(bytes)}${place}.${passed && ` Not searched: ${passed}.`}`);
 }
 
 export function listen() {

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from bisect import bisect_left
+from random import Random
 
 import pytest
 
@@ -25,6 +26,7 @@ from horolog.server.page.messages import (
     show_bytes,
 )
 from horolog.server.page.routes import ANSWERS, AT_WORK
+from horolog.server.page.topics import TOPICS_AT_ONCE
 from horolog.storage.log.log import Log
 from horolog.storage.read import reader
 from horolog.testing.clock import ManualClock
@@ -76,6 +78,18 @@ async def test_many_topics_come_page_by_page(
     some = (await get("/page/topics", like="2", limit=3)).body
     assert [topic["name"] for topic in some["topics"]] == ["t02", "t12", "t20"]
     assert (some["matching"], some["topic_count"], some["next"]) == (5, 23, "t20")
+
+
+async def test_one_topic_by_its_name(client: Wire, get: Get) -> None:
+    for number in range(TOPICS_AT_ONCE + 5):
+        await client.call(create_topic(f"a-zz-{number:03}"))
+    await client.call(create_topic("zz"))
+    first = (await get("/page/topics", like="zz")).body
+    assert "zz" not in [topic["name"] for topic in first["topics"]]
+    named = (await get("/page/topics", name="zz")).body
+    assert [topic["name"] for topic in named["topics"]] == ["zz"]
+    assert (named["topic_count"], named["next"]) == (TOPICS_AT_ONCE + 6, None)
+    assert (await get("/page/topics", name="z")).body["topics"] == []
 
 
 async def test_a_topic_of_many_partitions_ends_an_answer(
@@ -170,6 +184,72 @@ async def test_messages_of_many_segments(client: Wire, get: Get) -> None:
         await client.call(produce("a", message_set(NOW + number)))
     latest = (await get("/page/messages", topic="a")).body
     assert [one["offset"] for one in latest["messages"]] == list(range(5, 25))
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize("seed", range(3))
+async def test_the_latest_are_the_newest_that_fit(
+    client: Wire, get: Get, magic: int, codec: Codec, seed: int
+) -> None:
+    """Whatever the sizes of the sets are, and where segments end."""
+    random = Random(seed)
+    await client.call(create_topic("a", max_message_bytes=4 << 20, segment_bytes=3 << 20))
+    sets: list[tuple[int, int, int]] = []
+    offset = 0
+    for _ in range(14):
+        size, count = random.choice([10, 3_000, 90_000, 400_000]), random.choice([1, 1, 2, 9])
+        size = random.choice([size, size, LARGEST_READ_BYTES])
+        value = random.randbytes(size // count)
+        sent = message_set(*[NOW] * count, value=value, codec=codec, magic=magic)
+        response = await client.call(produce("a", sent))
+        assert response.topics[0].partitions[0].error_code == 0
+        # Without a codec, each message of format v1 is stored as one entry.
+        entries = count if codec is Codec.NONE and magic == 1 else 1
+        for _ in range(entries):
+            sets.append((offset, count // entries, len(sent) // entries))
+            offset += count // entries
+        await check_latest(get, sets)
+
+
+async def check_latest(get: Get, sets: list[tuple[int, int, int]]) -> None:
+    """Compare with a plain list of the sets: first offset, number of messages and bytes."""
+    end, left = sets[-1][0] + sets[-1][1], LARGEST_READ_BYTES
+    expected: list[int] = []
+    for first, count, size in reversed(sets):
+        if first + count <= end - 20 or left < size <= LARGEST_READ_BYTES:
+            break
+        if size <= LARGEST_READ_BYTES:
+            left -= size
+            expected[:0] = range(max(first, end - 20), first + count)
+    answer = (await get("/page/messages", topic="a")).body
+    assert [one["offset"] for one in answer["messages"]] == expected
+    assert (answer["next_offset"], answer["end_offset"]) == (end, end)
+    reached = [size for first, count, size in sets if first + count > answer["from"]]
+    assert ("too many to be shown" in answer["problem"]) == (max(reached) > LARGEST_READ_BYTES)
+
+
+async def test_the_latest_of_a_trimmed_and_a_damaged_log(
+    broker: Broker, client: Wire, get: Get
+) -> None:
+    await client.call(create_topic("a"))
+    for _ in range(9):
+        await client.call(produce("a", message_set(NOW)))
+    log = broker.directory.log("a", 0)
+    log.expiry.trim(3)
+    latest = (await get("/page/messages", topic="a")).body
+    assert ([one["offset"] for one in latest["messages"]], latest["from"]) == ([*range(3, 9)], 3)
+    path = log.segments[0].log_path
+    data = bytearray(path.read_bytes())
+    data[7 * MESSAGE_BYTES - 1] ^= 1
+    path.write_bytes(data)
+    latest = (await get("/page/messages", topic="a")).body
+    assert [one["offset"] for one in latest["messages"]] == [3, 4, 5, 7, 8]
+    assert "CRC" in latest["problem"]
+    log.segments[0].damage(6 * MESSAGE_BYTES)
+    latest = (await get("/page/messages", topic="a")).body
+    assert [one["offset"] for one in latest["messages"]] == [3, 4, 5]
+    assert latest["problem"] != ""
 
 
 async def test_what_is_too_large_is_passed_over(client: Wire, get: Get) -> None:

@@ -237,6 +237,8 @@ async def test_a_damaged_message_is_no_gap(broker: Broker, client: Wire, get: Ge
         ("histogram", {"from_": "x"}, f"from is 'x'; it must be a number from 0 to {2**63 - 1}"),
         ("histogram", {"from_": 9, "until": 8}, "until is '8'; it must be a number from 9 to"),
         ("histogram", {"offset": -1}, "offset is '-1'"),
+        ("histogram", {"offset": 2**63 - 1}, "is behind 0, the end of a-0"),
+        ("histogram", {"topic": "a..20161114T1724Z..1h"}, "window"),
         ("window", {"from_": 9, "until": 8}, "until is '8'; it must be a number from 9 to"),
         ("window", {"limit": 0}, "limit is '0'; it must be a number from 1 to 50"),
         ("window", {"limit": 51}, "limit is '51'; it must be a number from 1 to 50"),
@@ -247,7 +249,7 @@ async def test_what_makes_no_sense_is_refused(
     client: Wire, get: Get, path: str, query: dict[str, object], said: str
 ) -> None:
     await client.call(create_topic("a"))
-    answer = await get(f"/page/{path}", topic="a", **query)
+    answer = await get(f"/page/{path}", **{"topic": "a", **query})
     assert answer.status == 400
     assert said in answer.body["error"]
 
