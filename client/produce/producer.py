@@ -21,7 +21,14 @@ from ..errors import ClientClosed
 from ..results import SentBatch, SentRecord
 from ..security.security import Security
 from .batch_delivery import BatchDelivery, Identities
-from .batching import MessageColumns, Times, by_partition, checked_columns, message_bytes
+from .batching import (
+    MessageColumns,
+    Times,
+    by_partition,
+    checked_columns,
+    largest_run_bytes,
+    message_bytes,
+)
 from .delivery import Delivery
 from .encoding import Headers, checked_headers
 from .failed_sends import FailedSends
@@ -233,6 +240,9 @@ class Producer(Client):
         `headers` has one entry per message, None or empty for a message without headers. Without a
         partition, each message's key chooses it; a batch without keys goes to one partition.
 
+        The sets are cut so that they fit into the buffer, and wait for room there. ValueError is
+        for a single message that is larger than the buffer; nothing is sent then.
+
         When a message is refused or the delivery timeout is over, the messages after it in its
         partition are not sent. Raises that error if nothing was appended, else `PartlySent`.
         """
@@ -248,6 +258,7 @@ class Producer(Client):
         self._check_open()
         if not len(columns):
             return SentBatch(topic, ())
+        self._budget.check(largest_run_bytes(columns, self._budget.limit_bytes))
         parts: dict[int, MessageColumns]
         if partition is None:
             unkeyed = await self.partition_for(topic, None)
@@ -260,7 +271,7 @@ class Producer(Client):
             topic,
             [(outboxes[number], part) for number, part in parts.items()],
             budget=self._budget,
-            batch_bytes=await self.set_bytes_for(topic),
+            batch_bytes=min(await self.set_bytes_for(topic), self._budget.limit_bytes),
             codec=self._codec,
             batches=self._delivery.batches,
         )
