@@ -139,19 +139,7 @@ class Producer(_Blocking):
 
     @_makes(_Producer)
     def __init__(self) -> None:
-        self._failed: FailedSends[_Sending] = FailedSends(_Sending.is_unread)
         self._begin()
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        super().__exit__(exc_type, exc, traceback)
-        failed = None if exc is not None else self._failed.error(_Sending.exception)
-        if failed is not None:
-            raise failed
 
     send = _waits(_Producer.send)
     send_batch = _waits(_Producer.send_batch)
@@ -172,9 +160,11 @@ class Producer(_Blocking):
         headers: Headers = (),
     ) -> "concurrent.futures.Future[SentRecord]":
         """Add a message to the buffer as `send` does, and return without waiting for the answer.
-        The future gets the message's position, or the error."""
+        The future gets the message's position, or the error. It cannot be cancelled, because the
+        message is not withdrawn."""
         client: _Producer = self._client
         result = _Sending()
+        result.set_running_or_notify_cancel()
 
         async def enqueue() -> None:
             waiter = await client.enqueue(
@@ -186,7 +176,7 @@ class Producer(_Blocking):
                 partition=partition,
                 headers=headers,
             )
-            waiter.add_done_callback(partial(_settle, result, self._failed))
+            waiter.add_done_callback(partial(_settle, result, client._failed))
 
         self._run(enqueue)
         return result
@@ -195,34 +185,28 @@ class Producer(_Blocking):
 class _Sending(concurrent.futures.Future[SentRecord]):
     """The result of a message, and whether the program has read it."""
 
-    _read = False
+    _log_traceback = True
+    """Whether the program has not retrieved the result, as in futures of asyncio."""
 
     def result(self, timeout: float | None = None) -> SentRecord:
         try:
             return super().result(timeout)
         finally:
-            self._read = self.done()
+            self._log_traceback = not self.done()
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         try:
             return super().exception(timeout)
         finally:
-            self._read = self.done()
-
-    def is_unread(self) -> bool:
-        return not self._read
+            self._log_traceback = not self.done()
 
 
-def _settle(
-    result: _Sending, failed: FailedSends[_Sending], waiter: "asyncio.Future[SentRecord]"
-) -> None:
+def _settle(result: _Sending, failed: FailedSends, waiter: "asyncio.Future[SentRecord]") -> None:
     error = waiter.exception()
-    if not result.set_running_or_notify_cancel():
-        return
     if error is not None:
-        if not isinstance(error, ClientClosed):
-            failed.add((result,))
         result.set_exception(error)
+        if isinstance(error, Exception) and not isinstance(error, ClientClosed):
+            failed.add((result,), error)
     else:
         result.set_result(waiter.result())
 

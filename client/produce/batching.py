@@ -136,18 +136,29 @@ def by_partition(
 def pieces(columns: MessageColumns, limit_bytes: int) -> Iterator[tuple[MessageColumns, int]]:
     """Yield runs of rows with their size in bytes. A run takes up to `limit_bytes` in a plain set;
     only a run of one row may exceed that."""
-    headers_sizes = None
-    if columns.headers is not None:
-        headers_sizes = list(map(headers_bytes, columns.headers))
-    start = 0
-    while start < len(columns):
-        end, size_bytes = rows_within(
-            columns.values, columns.keys, headers_sizes, start, RECORD_OVERHEAD, limit_bytes
-        )
+    for start, end, size_bytes in _runs(columns, limit_bytes):
         keys = None if columns.keys is None else columns.keys[start:end]
         headers = None if columns.headers is None else columns.headers[start:end]
         piece = MessageColumns(
             columns.values[start:end], keys, columns.times_ms[start:end], headers
         )
         yield piece, size_bytes
+
+
+def largest_run_bytes(columns: MessageColumns, limit_bytes: int) -> int:
+    """Return the size in bytes of the largest run that `pieces` yields: above `limit_bytes` if a
+    single row exceeds that."""
+    return max(size_bytes for _, _, size_bytes in _runs(columns, limit_bytes))
+
+
+def _runs(columns: MessageColumns, limit_bytes: int) -> Iterator[tuple[int, int, int]]:
+    headers_sizes = None
+    if columns.headers is not None:
+        headers_sizes = list(map(headers_bytes, columns.headers))
+    end = 0
+    while end < len(columns):
         start = end
+        end, size_bytes = rows_within(
+            columns.values, columns.keys, headers_sizes, start, RECORD_OVERHEAD, limit_bytes
+        )
+        yield start, end, size_bytes

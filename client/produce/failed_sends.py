@@ -1,67 +1,124 @@
 """Failed sends of a producer whose errors the program has not looked at."""
 
-import asyncio
-from collections.abc import Callable, Iterable
-from typing import Any, Final, Generic, TypeVar
+import sys
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Final, Protocol
 
 from ..errors import SendsFailed
 
-W = TypeVar("W")
+ERRORS_MAX: Final = 10_000
+"""Number of different errors that are kept: a few megabytes."""
 
-KEPT_MAX: Final = 10_000
-"""Number of results that are kept: a few megabytes."""
-
-_PRUNE_AFTER: Final = 64
-
-
-def is_unread(result: "asyncio.Future[Any]") -> bool:
-    """Whether the program has not retrieved the error of a future. asyncio keeps this to log errors
-    that are never retrieved."""
-    return result._log_traceback
+_CHECKS_PER_FAILURE: Final = 2
+"""Results checked for each new one. With 1, those that the program dropped could pile up."""
 
 
-class FailedSends(Generic[W]):
-    """Results of failed sends, until the program reads them."""
+class SendResult(Protocol):
+    """The future of a message that was sent."""
 
-    def __init__(self, unread: Callable[[W], bool]) -> None:
-        """`unread` tells whether the program has not read the error of a result."""
-        self._unread = unread
-        self._kept: list[W] = []
-        self._until_prune = _PRUNE_AFTER
-        self._more = 0
-        """Number of failed sends that were not kept."""
+    @property
+    def _log_traceback(self) -> bool:
+        """Whether the program has not retrieved the error. asyncio keeps this to log errors that
+        are never retrieved."""
 
-    def add(self, results: Iterable[W]) -> None:
-        """Add results that failed just now."""
+    def cancelled(self) -> bool: ...
+
+    def exception(self) -> BaseException | None: ...
+
+
+_Entry = tuple[int, SendResult]
+"""Number of the failure, and its result."""
+
+
+def _references(entry: tuple[int, Any]) -> int:
+    return sys.getrefcount(entry[1])
+
+
+_UNSHARED: Final = _references((0, object()))
+"""References to a result that only its entry holds, as `_references` counts them."""
+
+
+class FailedSends:
+    """Results of failed sends, until the program reads them.
+
+    A result that the program dropped unread is only counted, so the memory is bounded by the
+    results that the program itself holds.
+    """
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._held: deque[_Entry] = deque()
+        """Results that the program may still read."""
+        self._failures = 0
+        self._unread = 0
+        """Number of failures that the program can no longer read."""
+        self._errors: dict[tuple[type[Exception], str], tuple[int, Exception]] = {}
+        """Their different errors, each with the number of its first failure."""
+
+    def add(self, results: Iterable[SendResult], error: Exception) -> None:
+        """Add results that failed just now with `error`, or whose wait was cancelled before."""
         for result in results:
-            self._until_prune -= 1
-            if not self._until_prune:
-                self._kept = list(filter(self._unread, self._kept))
-                # As many results later as there are to look at: constant time for each result.
-                self._until_prune = max(_PRUNE_AFTER, len(self._kept))
-            if len(self._kept) < KEPT_MAX:
-                self._kept.append(result)
+            if result.cancelled():
+                self.add_unreadable(error)
             else:
-                self._more += 1
+                self._failures += 1
+                self._held.append((self._failures, result))
+            for _ in range(min(_CHECKS_PER_FAILURE, len(self._held))):
+                self._check_next()
 
-    def error(self, error_of: Callable[[W], BaseException | None]) -> SendsFailed | None:
+    def add_unreadable(self, error: Exception) -> None:
+        """Add a failed send whose error the program cannot read, because its wait was cancelled."""
+        self._failures += 1
+        self._count(self._failures, error)
+
+    def error(self) -> SendsFailed | None:
         """Return an error for the failed sends whose errors are still unread, and mark them as
-        read; None if there are none. `error_of` reads the error of a result.
+        read; None if there are none."""
+        for number, result in self._held:
+            if result._log_traceback:
+                self._count(number, result.exception())
+        return self._summary()
 
-        Sends that were not kept count as unread only if some of the kept ones are.
-        """
-        unread = list(filter(self._unread, self._kept))
-        found = [error for one in unread if isinstance(error := error_of(one), Exception)]
-        if not found:
+    def dropped(self) -> SendsFailed | None:
+        """Return an error as `error` does, without the results that the program still holds."""
+        for _ in range(len(self._held)):
+            self._check_next()
+        return self._summary()
+
+    def _check_next(self) -> None:
+        entry = self._held.popleft()
+        if not entry[1]._log_traceback:
+            return
+        if _references(entry) == _UNSHARED:
+            self._count(entry[0], entry[1].exception())
+        else:
+            self._held.append(entry)
+
+    def _count(self, number: int, error: BaseException | None) -> None:
+        if not isinstance(error, Exception):
+            return
+        self._unread += 1
+        kind = (type(error), str(error))
+        first = self._errors.get(kind)
+        if first is not None or len(self._errors) < ERRORS_MAX:
+            number = number if first is None else min(first[0], number)
+            self._errors[kind] = (number, error)
+
+    def _summary(self) -> SendsFailed | None:
+        if not self._unread:
             return None
-        distinct: dict[tuple[type[Exception], str], Exception] = {}
-        for error in found:
-            distinct.setdefault((type(error), str(error)), error)
-        failures = tuple(distinct.values())
-        count = len(unread) + self._more
-        failed = SendsFailed(_text(count, failures), count, failures)
+        failures = tuple(error for _, error in sorted(self._errors.values(), key=_number))
+        failed = SendsFailed(_text(self._unread, failures), self._unread, failures)
         failed.__cause__ = failures[0]
+        self._forget()
         return failed
+
+
+def _number(entry: tuple[int, Exception]) -> int:
+    return entry[0]
 
 
 def _text(count: int, errors: tuple[Exception, ...]) -> str:

@@ -91,12 +91,12 @@ async def _feed(
             group.left += 1
             outbox.add_batch(batch)
             await asyncio.sleep(0)  # lets this set be sent while the next one is encoded
+        while group.left:
+            await group.next_answer()
     except BaseException as error:
         # Remaining batches must not be sent: no caller waits for them any more.
         group.stop(error)
         raise
-    while group.left:
-        await group.next_answer()
 
 
 def _listed(column: Sequence[T]) -> list[T]:

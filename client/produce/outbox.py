@@ -13,6 +13,7 @@ from ..errors import ClientClosed
 from ..results import SentRecord
 from .delivery import AppendedSet
 from .encoding import Headers
+from .failed_sends import FailedSends
 from .set_limits import TOO_LARGE
 
 _RESULTS_AT_ONCE: Final = 128
@@ -76,12 +77,17 @@ class Batch(Collected):
         )
 
     def fail(self, error: Exception) -> "list[asyncio.Future[SentRecord]]":
-        """Fail all waiters and return them: the batch was not sent, or its result is unknown."""
+        """Fail all waiters: the batch was not sent, or its result is unknown. Return them, with
+        those that were cancelled."""
         if self.group is not None:
             self.group.part_failed(error)
-        failed = [waiter for waiter in self.waiters if not waiter.done()]
-        for waiter in failed:
-            waiter.set_exception(error)
+        failed = []
+        for waiter in self.waiters:
+            if not waiter.done():
+                waiter.set_exception(error)
+            elif not waiter.cancelled():
+                continue
+            failed.append(waiter)
         return failed
 
 
@@ -108,6 +114,8 @@ class BatchGroup:
         self.error: Exception | None = None
         self.left = 0
         """Number of batches that are not answered yet."""
+        self.abandoned = False
+        """Whether the call was cancelled, so that nothing reads the error."""
         self.changed = asyncio.Event()
 
     def part_sent(self, partition: int, count: int, appended: AppendedSet, expired: int) -> None:
@@ -122,6 +130,7 @@ class BatchGroup:
 
     def stop(self, cause: BaseException) -> None:
         """Send no further batches of the group."""
+        self.abandoned = not isinstance(cause, Exception)
         if self.error is None:
             self.error = cause if isinstance(cause, Exception) else ClientClosed("it was cancelled")
 
@@ -139,14 +148,18 @@ class ByteBudget(ByteRoom):
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         """Waiting requests with their sizes. While there are any, the budget is `held`."""
 
-    async def wait(self, size_bytes: int) -> None:
-        """Wait until `size_bytes` can be acquired, and acquire them. Raises ValueError for more
-        than the whole budget."""
+    def check(self, size_bytes: int) -> None:
+        """Raise ValueError for a message of more bytes than the whole budget."""
         if size_bytes > self.limit_bytes:
             raise ValueError(
                 f"a message of {size_bytes} bytes does not fit into the producer's buffer: "
                 f"buffer_bytes is {self.limit_bytes}"
             )
+
+    async def wait(self, size_bytes: int) -> None:
+        """Wait until `size_bytes` can be acquired, and acquire them. Raises ValueError for more
+        than the whole budget."""
+        self.check(size_bytes)
         if self.take(size_bytes):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -274,10 +287,10 @@ class Outbox:
         *,
         cut_bytes: Callable[[], int],
         linger_s: float,
-        failed: "Callable[[list[asyncio.Future[SentRecord]]], None]",
+        failed: FailedSends,
     ) -> None:
         """`cut_bytes` returns the largest batch size in bytes, as far as it is known. `failed`
-        gets the waiters of messages that failed."""
+        gets the results of failed sends."""
         self.topic = topic
         self.partition = partition
         self._budget = budget
@@ -394,8 +407,10 @@ class Outbox:
             self._hurry = None
 
     async def _send(self, batch: Batch) -> None:
-        if batch.group is not None and batch.group.error is not None:
-            self._finish(batch, batch.group.error)
+        group = batch.group
+        if group is not None and group.error is not None:
+            self._budget.give(batch.size_bytes)
+            group.part_failed(group.error)
             return
         self._sent = batch
         try:
@@ -407,7 +422,7 @@ class Outbox:
         except TooManyMessages:
             self._divide(batch)
         except REFUSALS as error:
-            if batch.divisible:
+            if batch.divisible and not (group is not None and group.abandoned):
                 self._divide(batch)  # so that one bad message does not fail the others
             else:
                 self._finish(batch, error)
@@ -431,13 +446,18 @@ class Outbox:
 
     def _finish(self, batch: Batch, error: Exception) -> None:
         self._budget.give(batch.size_bytes)
+        group = batch.group
+        if group is None or group.abandoned:
+            _forget_frames(error)  # before a future gets the error, because it keeps the traceback
         failed = batch.fail(error)
         if failed:
-            _forget_frames(error)
-            self._failed(failed)
+            self._failed.add(failed, error)
+        elif group is not None and group.abandoned:
+            self._failed.add_unreadable(error)
 
     def _give_up(self, batch: Batch, error: ClientClosed) -> None:
         self._given_up += len(batch.values)
         self._budget.give(batch.size_bytes)
         for waiter in batch.fail(error):
-            waiter.exception()  # asyncio would report each of them; the producer does at once
+            if not waiter.cancelled():
+                waiter.exception()  # asyncio would report each of them; the producer does at once

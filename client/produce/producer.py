@@ -21,10 +21,17 @@ from ..errors import ClientClosed
 from ..results import SentBatch, SentRecord
 from ..security.security import Security
 from .batch_delivery import BatchDelivery, Identities
-from .batching import MessageColumns, Times, by_partition, checked_columns, message_bytes
+from .batching import (
+    MessageColumns,
+    Times,
+    by_partition,
+    checked_columns,
+    largest_run_bytes,
+    message_bytes,
+)
 from .delivery import Delivery
 from .encoding import Headers, checked_headers
-from .failed_sends import FailedSends, is_unread
+from .failed_sends import FailedSends
 from .group_sending import send_in_turn, send_parts, sent_records, set_of
 from .outbox import ByteBudget, Outbox
 from .set_limits import SetLimits
@@ -77,7 +84,8 @@ class Producer(Client):
         A set holds up to `batch_bytes` before compression, and never more than the topic allows. A
         set waits `linger_ms` for more messages, and for the answer to the previous set; when many
         callers get results at once, it also waits for their next messages. `buffer_bytes` bounds
-        the unanswered messages; when the buffer is full, `send` and `enqueue` wait.
+        the unanswered messages; when the buffer is full, `send`, `enqueue` and `send_batch` wait.
+        A single message that is larger than the buffer is refused with ValueError.
 
         `delivery_timeout_ms` includes the search for the leader; `delivery_timeout_ms=0` sends
         every set only once. `stamp_missing=False` sends messages for which no time is given without
@@ -108,7 +116,7 @@ class Producer(Client):
         )
         self._delivery = self._batch_delivery(idempotent)
         self._outboxes: dict[tuple[str, int], Outbox] = {}
-        self._failed: FailedSends[asyncio.Future[SentRecord]] = FailedSends(is_unread)
+        self._failed = FailedSends()
         self._turn = -1
         self._closing = False
         self._closed = False
@@ -141,11 +149,16 @@ class Producer(Client):
     ) -> None:
         # A cancelled or interrupted caller does not want to wait.
         await self.close(flush=exc is None or isinstance(exc, Exception))
-        failed = None if exc is not None else self._failed.error(asyncio.Future.exception)
+        failed = self._failed.error()
         if failed is not None:
-            raise failed
+            if exc is None:
+                raise failed
+            _log.warning("%r: %s", self, failed)  # the block's own error must stay
 
     def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
+        failed = self._failed.dropped() if hasattr(self, "_failed") else None
+        if failed is not None:
+            _log.warning("%r: %s", self, failed)
         unanswered = 0 if getattr(self, "_closed", True) else self._unanswered()
         if unanswered:
             text = f"{self!r} was never closed, with {_messages(unanswered)} unanswered"
@@ -169,7 +182,7 @@ class Producer(Client):
 
         Without a partition, the key chooses it; messages without a key take the partitions in turn.
         Concurrent sends share sets; a refused message fails alone. Cancelling the wait does not
-        withdraw the message.
+        withdraw a message that is in the buffer; if it fails, it counts in `SendsFailed`.
         """
         if timestamp_ms is None and timestamp is None:
             time_ms = self._missing_ms()
@@ -196,7 +209,8 @@ class Producer(Client):
         headers: Headers = (),
     ) -> "asyncio.Future[SentRecord]":
         """Add a message to the buffer as `send` does, and return without waiting for the answer.
-        The future gets the message's position, or the error."""
+        The future gets the message's position, or the error. Cancelling it does not withdraw the
+        message."""
         if timestamp_ms is None and timestamp is None:
             time_ms = self._missing_ms()
         else:
@@ -226,6 +240,9 @@ class Producer(Client):
         `headers` has one entry per message, None or empty for a message without headers. Without a
         partition, each message's key chooses it; a batch without keys goes to one partition.
 
+        The sets are cut so that they fit into the buffer, and wait for room there. ValueError is
+        for a single message that is larger than the buffer; nothing is sent then.
+
         When a message is refused or the delivery timeout is over, the messages after it in its
         partition are not sent. Raises that error if nothing was appended, else `PartlySent`.
         """
@@ -241,6 +258,7 @@ class Producer(Client):
         self._check_open()
         if not len(columns):
             return SentBatch(topic, ())
+        self._budget.check(largest_run_bytes(columns, self._budget.limit_bytes))
         parts: dict[int, MessageColumns]
         if partition is None:
             unkeyed = await self.partition_for(topic, None)
@@ -253,7 +271,7 @@ class Producer(Client):
             topic,
             [(outboxes[number], part) for number, part in parts.items()],
             budget=self._budget,
-            batch_bytes=await self.set_bytes_for(topic),
+            batch_bytes=min(await self.set_bytes_for(topic), self._budget.limit_bytes),
             codec=self._codec,
             batches=self._delivery.batches,
         )
@@ -432,7 +450,7 @@ class Producer(Client):
                 self._delivery.deliver,
                 cut_bytes=partial(self._delivery.cut_bytes, topic, self._batch_bytes),
                 linger_s=self._linger_s,
-                failed=self._failed.add,
+                failed=self._failed,
             )
         return outbox
 

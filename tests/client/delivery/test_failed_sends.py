@@ -6,14 +6,20 @@ import logging
 import re
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import horolog
 from horolog import ClientClosed, InvalidTimestamp, Producer, SendsFailed, blocking
-from horolog.client.produce.failed_sends import KEPT_MAX, FailedSends
+from horolog.client.produce.failed_sends import ERRORS_MAX, FailedSends
+from horolog.protocol.api.topics.metadata import METADATA
 from horolog.testing.program import ServerProcess, serving
+
+from ..fakes import Log, refusal
 
 STRICT = {"max.message.time.difference.ms": 1000}
 OLD_MS = 1_400_000_000_000
@@ -115,21 +121,171 @@ def test_the_same_without_await(server: ServerProcess) -> None:
         assert isinstance(waiting.exception(5), InvalidTimestamp)
 
 
-def test_failures_are_kept_in_bounded_memory() -> None:
-    """Those that were not kept count as read as long as the kept ones are."""
-    read: set[int] = set()
-    failed = FailedSends[int](lambda number: number not in read)
-    failed.add(range(3 * KEPT_MAX))
-    assert len(failed._kept) == KEPT_MAX
-    found = failed.error(lambda number: KeyError(number % 7))
+async def test_sends_whose_wait_was_cancelled_count(address: str, strict: str) -> None:
+    """Cancelling the wait does not withdraw the message."""
+
+    async def program() -> None:
+        async with Producer(address, linger_ms=3_600_000) as producer:
+            await producer.partition_for(strict, None)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.001):
+                    await producer.send(strict, b"", timestamp_ms=OLD_MS)
+            (await producer.enqueue(strict, b"", timestamp_ms=OLD_MS)).cancel()
+            (await producer.enqueue("lenient", b"", timestamp_ms=OLD_MS)).cancel()
+
+    with pytest.raises(SendsFailed, match=r"^2 sends failed, first with InvalidTimestamp: ") as end:
+        await program()
+    assert end.value.count == 2
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+async def test_a_cancelled_batch_counts_if_its_set_on_the_way_is_refused(
+    scripted_broker: Any, refuses: bool
+) -> None:
+    async def hold(head: Any, body: Any, _: Any) -> Any:
+        if head.api_key == METADATA.key:
+            return log.metadata()
+        arrived.set()
+        await go.wait()
+        return refusal(0, InvalidTimestamp) if refuses else log.append(body)
+
+    async def program() -> None:
+        async with Producer(broker.address, batch_bytes=200) as producer:
+            batch = asyncio.ensure_future(producer.send_batch("t", [b"%d" % n for n in range(20)]))
+            await arrived.wait()
+            batch.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await batch
+            go.set()
+
+    log, arrived, go = Log(), asyncio.Event(), asyncio.Event()
+    async with scripted_broker(hold) as broker:
+        if refuses:
+            with pytest.raises(SendsFailed, match=r"^1 send failed, first with InvalidTimestamp: "):
+                await program()
+        else:
+            await program()
+            assert log.stored[0] == [b"%d" % n for n in range(len(log.stored[0]))]
+
+
+def test_a_blocking_send_cannot_be_cancelled_and_counts(server: ServerProcess) -> None:
+    with blocking.Admin(server.native) as admin, suppress(horolog.TopicAlreadyExists):
+        admin.create_topic("strict", settings=STRICT)
+
+    def program() -> None:
+        with blocking.Producer(server.native, linger_ms=3_600_000) as producer:
+            producer.partition_for("strict", None)
+            sending = producer.enqueue("strict", b"", timestamp_ms=OLD_MS)
+            assert not sending.cancel()
+            with pytest.raises(TimeoutError):
+                sending.result(0.001)
+            with pytest.raises(TimeoutError):  # Ctrl-C cancels the wait in the same way
+                producer._run(lambda: asyncio.wait_for(cancelled(producer), 0.001))
+
+    async def cancelled(producer: blocking.Producer) -> None:
+        await producer._client.send("strict", b"", timestamp_ms=OLD_MS)
+
+    with pytest.raises(SendsFailed, match=r"^2 sends failed, first with InvalidTimestamp: "):
+        program()
+
+
+@pytest.mark.parametrize("reads", ["first 10,000", "all but the first", "none", "drops all"])
+async def test_thousands_of_failures_are_counted_one_by_one(reads: str) -> None:
+    """Nothing is reported to the event loop ("Future exception was never retrieved")."""
+    count = 12_000
+    loop = asyncio.get_running_loop()
+    reported: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+    failed = FailedSends()
+    futures: list[asyncio.Future[Any]] = []
+    for number in range(count):
+        future = loop.create_future()
+        future.set_exception(ValueError(f"{number % 7}"))
+        failed.add((future,), ValueError(f"{number % 7}"))
+        if reads != "drops all":
+            futures.append(future)
+        del future
+    assert len(failed._held) <= max(64, len(futures))
+    read = {"first 10,000": range(10_000), "all but the first": range(1, count)}.get(reads)
+    for number in read or ():
+        futures[number].exception()
+    found = failed.error()
     assert found is not None
-    assert found.count == 3 * KEPT_MAX
-    read.update(range(3 * KEPT_MAX))
-    assert failed.error(KeyError) is None
-    failed.add(range(4 * KEPT_MAX, 5 * KEPT_MAX + 1))
-    last = failed.error(KeyError)
-    assert last is not None
-    assert len(failed._kept) <= KEPT_MAX
+    assert found.count == count - len(read or ())
+    assert str(found.failures[0]) == ("4" if reads == "first 10,000" else "0")
+    assert len(found.failures) == (1 if reads == "all but the first" else 7)
+    assert failed.error() is None
+    futures.clear()
+    gc.collect()
+    assert not reported
+
+
+@given(st.lists(st.tuples(st.sampled_from(["fail", "read", "drop", "cancel"]), st.integers(0, 99))))
+def test_the_count_is_that_of_a_plain_list(steps: list[tuple[str, int]]) -> None:
+    loop = asyncio.new_event_loop()
+    failed = FailedSends()
+    held: dict[int, asyncio.Future[Any]] = {}
+    unread: list[int] = []
+    for number, (step, chosen) in enumerate(steps):
+        future: asyncio.Future[Any] = loop.create_future()
+        match step[0]:
+            case "f":
+                held[number] = future
+                unread.append(number)
+                future.set_exception(ValueError(f"{number}"))
+                failed.add((future,), ValueError(f"{number}"))
+            case "c":
+                unread.append(number)
+                future.cancel()
+                failed.add((future,), ValueError(f"{number}"))
+            case "r" if held:
+                row = sorted(held)[chosen % len(held)]
+                held.pop(row).exception()
+                unread.remove(row)
+            case "d" if held:
+                del held[sorted(held)[chosen % len(held)]]
+        del future
+    found = failed.error()
+    loop.close()
+    assert (0 if found is None else found.count) == len(unread)
+    assert [str(error) for error in (found.failures if found else ())] == list(map(str, unread))
+
+
+def test_different_errors_are_kept_in_bounded_memory() -> None:
+    failed = FailedSends()
+    for number in range(2 * ERRORS_MAX):
+        failed.add_unreadable(ValueError(number))
+    found = failed.error()
+    assert found is not None
+    assert found.count == 2 * ERRORS_MAX
+    assert len(found.failures) == ERRORS_MAX
+
+
+@pytest.mark.parametrize("how", ["error of the block", "dropped"])
+async def test_failures_that_nothing_raises_are_one_line_of_the_log(
+    address: str, strict: str, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+
+    async def program() -> None:
+        producer = Producer(address)
+        if how == "dropped":
+            for _ in range(3):
+                await producer.enqueue(strict, b"", timestamp_ms=OLD_MS)
+            await producer.close()
+            return
+        with pytest.raises(KeyError):  # noqa: PT012
+            async with producer:
+                for _ in range(3):
+                    await producer.enqueue(strict, b"", timestamp_ms=OLD_MS)
+                raise KeyError
+
+    await program()
+    gc.collect()
+    (line,) = unanswered(caplog)
+    assert line.startswith(f"<Producer at {address}>: 3 sends failed, first with InvalidTimestamp")
+    assert not reported
 
 
 def unanswered(caplog: pytest.LogCaptureFixture) -> list[str]:
