@@ -111,7 +111,7 @@ class Incompleteness:
     def sentences(self) -> Iterator[str]:
         """Yield what to tell a person."""
         if self.complete_from_ms is None:
-            yield f"what left {self.topic} before its log start is not known"
+            yield f"it is not known what left {self.topic}: see `horolog explain gone {self.topic}`"
             return
         yield f"{self.topic} is complete only from {shown_time(self.complete_from_ms)} on"
         left_out = len(self.removed) - _TOLD_MAX
@@ -211,17 +211,26 @@ def removal_sentence(topic: str, topic_id: str, removal: DescribedRemoval) -> st
 def _messages(removal: DescribedRemoval) -> str:
     if removal.end_offset < 0:
         return "all messages (their offsets are not known)"
+    is_cut = removal.cause == "truncation"
     if removal.end_offset == removal.first_offset:
-        return f"no messages (the log was empty at offset {removal.end_offset})"
+        if not is_cut:
+            return f"no messages (the log was empty at offset {removal.end_offset})"
+        held = "no messages" if removal.messages == 0 else "messages and times not known"
+        return f"bytes from offset {removal.first_offset} on ({held})"
     offsets = f"offsets {removal.first_offset} to {removal.end_offset - 1}"
     facts = []
     if removal.messages >= 0:
         facts.append(f"{removal.messages} {plural(removal.messages, 'message')}")
+    elif is_cut:
+        offsets += " at least"
+        facts.append("number of messages not known")
     if removal.largest_timestamp_ms >= 0:
         first = (
             "" if removal.first_timestamp_ms < 0 else f"{shown_time(removal.first_timestamp_ms)} "
         )
         facts.append(f"times {first}to {shown_time(removal.largest_timestamp_ms)}")
+    elif is_cut:
+        facts.append("times not known")
     return f"{offsets} ({', '.join(facts)})" if facts else offsets
 
 
@@ -243,5 +252,6 @@ def _completeness(topic: str, found: PartitionCompleteness) -> Iterator[str]:
         )
     elif found.complete_from_ms < 0:
         yield (
-            f"{place} begins at offset {found.log_start_offset}; what left it before is not known."
+            f"{place} begins at offset {found.log_start_offset}; "
+            "it is not known from when on it is complete."
         )
