@@ -37,6 +37,8 @@ _WORDS = {
     "cleaning": "were cleaned by",
 }
 
+_HIDDEN: Final = "hidden: needs the right DescribeConfigs on the topic"
+
 _TOLD_MAX: Final = 3
 """The largest number of removals printed after the result of another command."""
 
@@ -170,7 +172,7 @@ def _facts(removal: DescribedRemoval) -> dict[str, object]:
     return {
         "partition": removal.partition,
         "cause": removal.cause,
-        "rule": removal.rule,
+        "rule": removal.rule or None,
         "first_offset": removal.first_offset if known else None,
         "end_offset": removal.end_offset if known else None,
         "messages": removal.messages if removal.messages >= 0 else None,
@@ -203,9 +205,16 @@ def removal_sentence(topic: str, topic_id: str, removal: DescribedRemoval) -> st
     if removal.topic_id != topic_id:
         place += f" of the deleted topic {removal.topic_id}"
     return (
-        f"{place}: {_messages(removal)} {_WORDS.get(removal.cause, removal.cause)} {removal.rule}, "
-        f"{_when(removal)}."
+        f"{place}: {_messages(removal)} {_WORDS.get(removal.cause, removal.cause)} "
+        f"{_rule(removal)}, {_when(removal)}."
     )
+
+
+def _rule(removal: DescribedRemoval) -> str:
+    if removal.rule:
+        return removal.rule
+    hidden = "a user" if removal.cause in ("trim", "deletion") else "a setting"
+    return f"{hidden} ({_HIDDEN})"
 
 
 def _messages(removal: DescribedRemoval) -> str:

@@ -7,6 +7,7 @@ from ...protocol.api.log.count_by_time import CountByTimeRequest, CountByTimeRes
 from ...values import value_class
 from ..handlers.base import Services
 from ..handlers.counting import counted
+from ..handlers.removals import removals_of
 from .access import PARTITION_MAX, PageRefusal, Query
 
 MAX_BARS: Final = 200
@@ -155,7 +156,7 @@ def _removed(
             "largest_timestamp_ms": each.largest_timestamp_ms,
             "at_ms": each.at_ms,
         }
-        for each in services.metadata.removals(topic)
+        for each in removals_of(services, topic)
         if entry is not None
         and each.topic_id == entry.topic_id
         and not 0 <= each.largest_timestamp_ms < from_ms
