@@ -37,6 +37,8 @@ _WORDS = {
     "cleaning": "were cleaned by",
 }
 
+_HIDDEN: Final = "hidden: needs the right DescribeConfigs on the topic"
+
 _TOLD_MAX: Final = 3
 """The largest number of removals printed after the result of another command."""
 
@@ -111,7 +113,7 @@ class Incompleteness:
     def sentences(self) -> Iterator[str]:
         """Yield what to tell a person."""
         if self.complete_from_ms is None:
-            yield f"what left {self.topic} before its log start is not known"
+            yield f"it is not known what left {self.topic}: see `horolog explain gone {self.topic}`"
             return
         yield f"{self.topic} is complete only from {shown_time(self.complete_from_ms)} on"
         left_out = len(self.removed) - _TOLD_MAX
@@ -170,7 +172,7 @@ def _facts(removal: DescribedRemoval) -> dict[str, object]:
     return {
         "partition": removal.partition,
         "cause": removal.cause,
-        "rule": removal.rule,
+        "rule": removal.rule or None,
         "first_offset": removal.first_offset if known else None,
         "end_offset": removal.end_offset if known else None,
         "messages": removal.messages if removal.messages >= 0 else None,
@@ -203,25 +205,41 @@ def removal_sentence(topic: str, topic_id: str, removal: DescribedRemoval) -> st
     if removal.topic_id != topic_id:
         place += f" of the deleted topic {removal.topic_id}"
     return (
-        f"{place}: {_messages(removal)} {_WORDS.get(removal.cause, removal.cause)} {removal.rule}, "
-        f"{_when(removal)}."
+        f"{place}: {_messages(removal)} {_WORDS.get(removal.cause, removal.cause)} "
+        f"{_rule(removal)}, {_when(removal)}."
     )
+
+
+def _rule(removal: DescribedRemoval) -> str:
+    if removal.rule:
+        return removal.rule
+    hidden = "a user" if removal.cause in ("trim", "deletion") else "a setting"
+    return f"{hidden} ({_HIDDEN})"
 
 
 def _messages(removal: DescribedRemoval) -> str:
     if removal.end_offset < 0:
         return "all messages (their offsets are not known)"
+    is_cut = removal.cause == "truncation"
     if removal.end_offset == removal.first_offset:
-        return f"no messages (the log was empty at offset {removal.end_offset})"
+        if not is_cut:
+            return f"no messages (the log was empty at offset {removal.end_offset})"
+        held = "no messages" if removal.messages == 0 else "messages and times not known"
+        return f"bytes from offset {removal.first_offset} on ({held})"
     offsets = f"offsets {removal.first_offset} to {removal.end_offset - 1}"
     facts = []
     if removal.messages >= 0:
         facts.append(f"{removal.messages} {plural(removal.messages, 'message')}")
+    elif is_cut:
+        offsets += " at least"
+        facts.append("number of messages not known")
     if removal.largest_timestamp_ms >= 0:
         first = (
             "" if removal.first_timestamp_ms < 0 else f"{shown_time(removal.first_timestamp_ms)} "
         )
         facts.append(f"times {first}to {shown_time(removal.largest_timestamp_ms)}")
+    elif is_cut:
+        facts.append("times not known")
     return f"{offsets} ({', '.join(facts)})" if facts else offsets
 
 
@@ -243,5 +261,6 @@ def _completeness(topic: str, found: PartitionCompleteness) -> Iterator[str]:
         )
     elif found.complete_from_ms < 0:
         yield (
-            f"{place} begins at offset {found.log_start_offset}; what left it before is not known."
+            f"{place} begins at offset {found.log_start_offset}; "
+            "it is not known from when on it is complete."
         )

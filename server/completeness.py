@@ -24,6 +24,10 @@ class _PartitionRemovals(NamedTuple):
     """Largest timestamp of what left; -1 if there was none, or it is not known."""
     at_ms: int = -1
     """When the last messages left."""
+    cut_ms: int = -1
+    """When the last messages were truncated; -1 if none were."""
+    has_unknown_times: bool = False
+    """Whether messages were, or may have been, truncated whose times are not known."""
 
 
 class _TopicRemovals(NamedTuple):
@@ -44,25 +48,28 @@ class Completeness:
 
     def complete_from_ms(self, log: Log) -> int:
         """Return the time from which on no message has left a log; 0 if none has left it, -1 if
-        that is not known, because the entries do not cover everything below the log start."""
+        that is not known, because the entries do not cover everything below the log start, or do
+        not have the times of what was truncated."""
         removed = self._removed(log)
         if removed is None:
             return 0 if log.log_start_offset == 0 else NOT_KNOWN
-        if removed.reached < log.log_start_offset:
+        if removed.has_unknown_times or removed.reached < log.log_start_offset:
             return NOT_KNOWN
         return later(removed.largest_ms, 1)
 
     def complete_from_append_ms(self, log: Log) -> int:
-        """As `complete_from_ms`, by append time: what left a log was not appended after its first
-        message. The log is prepared, and the append times of its first segment are loaded."""
+        """As `complete_from_ms`, by append time: what left the start of a log was not appended
+        after its first message, and what was truncated not after the truncation. The log is
+        prepared, and the append times of its first segment are loaded."""
         start = log.log_start_offset
+        removed = self._removed(log)
+        cut_ms = -1 if removed is None else removed.cut_ms
         if start == 0:
-            return 0
+            return later(cut_ms, 1)
         if start < log.log_end_offset:
             times = log.segment_list.holding(start).append_times
             first_ms = known_times(times, start, start + 1, 1).spans[0][1]
-            return NOT_KNOWN if first_ms < 0 else later(first_ms, 1)
-        removed = self._removed(log)
+            return NOT_KNOWN if first_ms < 0 else later(max(first_ms, cut_ms), 1)
         if removed is None or removed.reached < start:
             return NOT_KNOWN
         return later(removed.at_ms, 1)
@@ -96,13 +103,19 @@ def _summed_up(removals: list[Removal]) -> dict[int, _PartitionRemovals]:
     found: dict[int, _PartitionRemovals] = {}
     for each in sorted(removals, key=lambda one: one.first_offset):
         known = found.get(each.partition, _PartitionRemovals())
-        reached = known.reached
-        # A truncation removes the end of a log, which goes on at the same offset.
-        if each.cause != Cause.TRUNCATION and each.first_offset <= reached:
+        reached, cut_ms, has_unknown_times = known.reached, known.cut_ms, known.has_unknown_times
+        if each.cause == Cause.TRUNCATION:
+            # It removes the end of a log, which goes on at the same offset.
+            if each.messages:
+                cut_ms = max(cut_ms, each.at_ms)
+                has_unknown_times = has_unknown_times or each.largest_timestamp_ms < 0
+        elif each.first_offset <= reached:
             reached = max(reached, each.end_offset)
         found[each.partition] = _PartitionRemovals(
             reached,
             max(known.largest_ms, each.largest_timestamp_ms),
             max(known.at_ms, each.at_ms),
+            cut_ms,
+            has_unknown_times,
         )
     return found

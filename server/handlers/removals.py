@@ -13,20 +13,23 @@ from ...protocol.api.log.describe_removals import (
     DescribeRemovalsResponse,
     PartitionCompleteness,
 )
+from ...protocol.api.security.acl_terms import Operation, ResourceType
 from ...protocol.window_topics import base_of
-from ...storage.directory.journal import Removal
+from ...storage.directory.journal import Cause, Removal
 from ..requests import Call, PendingAnswer
-from .base import Services
+from .base import Services, allowed_bits
 from .registration import handles
 
 
 @handles(DESCRIBE_REMOVALS)
 def handle(services: Services, request: DescribeRemovalsRequest, call: Call) -> PendingAnswer:
-    task = services.work.start(_answer(services, request))
+    task = services.work.start(_answer(services, request, call))
     return PendingAnswer(task, task.result)
 
 
-async def _answer(services: Services, request: DescribeRemovalsRequest) -> DescribeRemovalsResponse:
+async def _answer(
+    services: Services, request: DescribeRemovalsRequest, call: Call
+) -> DescribeRemovalsResponse:
     topics = services.directory.topics()
     base = base_of(topics, request.topic)
     entry = topics.get(base)
@@ -34,8 +37,10 @@ async def _answer(services: Services, request: DescribeRemovalsRequest) -> Descr
     truncations = services.directory.truncations
     if truncations.loaded is None:
         await services.work.in_storage_thread(truncations.load)
-    removals = [*services.metadata.removals(base), *truncations.of(base)]
-    removals = sorted(removals, key=lambda each: each.at_ms)[-MAX_REMOVALS:]
+    removals = removals_of(services, base)[-MAX_REMOVALS:]
+    right = Operation.DESCRIBE_CONFIGS
+    if not allowed_bits(services, call, ResourceType.TOPIC, base, (right,)):
+        removals = [_without_rule(each) for each in removals]
     response = DescribeRemovalsResponse(
         topic_id=topic_id, removals=[_described(each) for each in removals], partitions=[]
     )
@@ -45,6 +50,19 @@ async def _answer(services: Services, request: DescribeRemovalsRequest) -> Descr
         response.partitions.append(found)
         await turns.give_way()
     return response
+
+
+def removals_of(services: Services, topic: str) -> list[Removal]:
+    """Return what left a topic, the least recently changed first, with the truncations at this
+    broker if they are loaded."""
+    truncations = services.directory.truncations.loaded
+    cut = [] if truncations is None else truncations.of(topic)
+    return sorted([*services.metadata.removals(topic), *cut], key=lambda each: each.at_ms)
+
+
+def _without_rule(removal: Removal) -> Removal:
+    """Return a removal without what reveals a setting or a user."""
+    return removal if removal.cause == Cause.TRUNCATION else removal._replace(rule="")
 
 
 def _described(removal: Removal) -> DescribedRemoval:

@@ -24,6 +24,7 @@ from ...storage.read.search import FoundMessage
 from ...storage.read.slices import Slice
 from ...times import TimeError, parse_time
 from ...values import value_class
+from ..completeness import NOT_KNOWN
 from ..handlers.base import Services
 from ..work import searched
 from .access import PageRefusal, Query, asked_log
@@ -318,9 +319,7 @@ async def find(services: Services, query: Query) -> dict[str, object]:
         "timestamp_ms": None if found is None else found.timestamp_ms,
         "log_start_offset": log.log_start_offset,
         "end_offset": log.high_watermark,
-        "complete_from_ms": (
-            services.completeness.complete_from_ms(log) if by == BY_TIME else None
-        ),
+        "complete_from_ms": _complete_from_ms(services, log) if by == BY_TIME else None,
         "how": _how(log, target_ms, found) if by == BY_TIME else None,
         "message": None,
     }
@@ -331,6 +330,11 @@ async def find(services: Services, query: Query) -> dict[str, object]:
                 await turns.give_way()
             answer["message"] = show_message(log, read.messages[0])
     return answer
+
+
+def _complete_from_ms(services: Services, log: Log) -> int | None:
+    complete_from_ms = services.completeness.complete_from_ms(log)
+    return None if complete_from_ms == NOT_KNOWN else complete_from_ms
 
 
 def _how(log: Log, target_ms: int, found: FoundMessage | None) -> dict[str, object]:

@@ -3,6 +3,7 @@ settings and users."""
 
 from ...storage.directory.journal import Removal
 from ..handlers.base import Services
+from ..handlers.removals import removals_of
 
 
 def removed_since(
@@ -20,16 +21,11 @@ def removed_since(
     entry = services.directory.topics().get(topic)
     if entry is None or complete_from_ms is None or complete_from_ms <= from_ms:
         return []
-    truncations = services.directory.truncations.loaded
-    removals = services.metadata.removals(topic)
-    if truncations is not None:
-        removals = [*removals, *truncations.of(topic)]
-    found = [
+    return [
         each
-        for each in removals
+        for each in removals_of(services, topic)
         if each.topic_id == entry.topic_id and _reaches(each, from_ms, by_append=by_append)
     ]
-    return sorted(found, key=lambda each: each.at_ms)
 
 
 def _reaches(removal: Removal, from_ms: int, *, by_append: bool) -> bool:

@@ -182,7 +182,7 @@ function showNote() {
 
 // From when on nothing is missing, if the stretch begins before that.
 function goneOf({ from_ms: from, complete_from_ms: complete, removed }) {
-  if (complete === null) return " What left the topic before its log start is not known.";
+  if (complete === null) return " It is not known what left the topic.";
   if (complete <= from) return "";
   const causes = [...new Set(removed.map(({ cause }) => cause))].join(", ");
   const last = Math.max(...removed.map(({ at_ms: at }) => at));

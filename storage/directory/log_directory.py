@@ -302,12 +302,12 @@ class LogDirectory:
         """Store the lowered recovery point of a log, before the log is truncated."""
         self.write_checkpoints()
 
-    def _note_truncation(self, log: Log, removed: RemovedRange) -> None:
+    def _note_truncation(self, topic: str, partition: int, removed: RemovedRange) -> None:
         """Record what is cut off. A disk that refuses that does not stop the truncation."""
         now_ms = self._seams.clock.now_ms()
         removal = Removal(
-            *(Cause.TRUNCATION, removed.rule, log.topic, self._registry.get(log.topic).topic_id),
-            *(log.partition, *removed[1:], now_ms, now_ms),
+            *(Cause.TRUNCATION, removed.rule, topic, self._registry.get(topic).topic_id),
+            *(partition, *removed[1:], now_ms, now_ms),
         )
         try:
             self.truncations.add(removal)

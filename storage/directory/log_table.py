@@ -16,6 +16,7 @@ from typing import Final
 from ...clock import Clock
 from ...config.topic import TopicSettings
 from ...protocol.errors import HorologError, InvalidConfig, StorageError
+from ...protocol.records.layout import NO_TIMESTAMP
 from ..entries.segment_scan import Progress
 from ..events import Observer
 from ..files import RETRIABLE_ERRORS, Files
@@ -132,11 +133,12 @@ class LogTable:
         registry: TopicRegistry,
         on_gaps: Callable[[Log], None],
         on_cut: Callable[[Log], None],
-        on_truncate: Callable[[Log, RemovedRange], None],
+        on_truncate: Callable[[str, int, RemovedRange], None],
         high_watermarks: Offsets | None = None,
     ) -> None:
         """`on_gaps` is called with a log before its first gap, `on_cut` before it is truncated.
-        `on_truncate` is called with what that removes, and with what recovery cut off.
+        `on_truncate` is called with topic, partition and what that removes, or what recovery cuts
+        off.
 
         `high_watermarks`, as far as known, are given for a cluster member: each log is opened as a
         follower's, with its high watermark, or with its log start if that is not known.
@@ -353,6 +355,12 @@ class LogTable:
         settings, gaps = self._registry.settings(topic), self._registry.get(topic).gaps
         recovery_point, log_start = self._recovery_points[key], self._log_starts[key]
         known = self._high_watermarks
+        told = False
+
+        def tell(removed: RemovedRange) -> None:
+            nonlocal told
+            told = True
+            self._on_truncate(topic, partition, removed)
 
         def opened(clean: bool, recovery_point: int, log_start_offset: int) -> Log:
             return open_log(
@@ -369,16 +377,19 @@ class LogTable:
                 high_watermark=None if known is None else known.get(key, log_start_offset),
                 follows=known is not None,
                 progress=progress,
+                on_torn=tell,
             )
 
         log = opened(key not in self._unclean, recovery_point, log_start)
         if max(log_start, recovery_point) > log.log_end_offset:
-            self._seams.observe(
-                "checkpoint_ignored",
-                path=str(path),
-                reason=f"the log ends at offset {log.log_end_offset}, before its recovery point "
-                f"{recovery_point} or its log start offset {log_start}",
+            end = log.log_end_offset
+            reason = (
+                f"the log ends at offset {end}, before its recovery point {recovery_point} or its "
+                f"log start offset {log_start}"
             )
+            self._seams.observe("checkpoint_ignored", path=str(path), reason=reason)
+            if not told:  # Files, or whole sets at the end of one, are missing.
+                tell(RemovedRange(reason, end, end, -1, NO_TIMESTAMP, NO_TIMESTAMP))
             log.close()
             return opened(False, 0, log_start if log_start <= log.log_end_offset else 0)
         with suppress(OSError):
@@ -391,9 +402,6 @@ class LogTable:
         log.on_gaps = self._on_gaps
         log.on_cut = self._on_cut
         log.on_truncate = self._on_truncate
-        if log.torn is not None:
-            self._on_truncate(log, log.torn)
-            log.torn = None
         if self.on_opened is not None:
             self.on_opened(log)
         if not clean:

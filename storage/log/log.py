@@ -242,7 +242,7 @@ class Log(LogState):
     def _tell_of_cut(self, offset: int) -> None:
         removed = removed_by_cut(self, offset, "to follow its leader")
         if removed is not None and self.on_truncate is not None:
-            self.on_truncate(self, removed)
+            self.on_truncate(self.topic, self.partition, removed)
 
     @contextmanager
     def _all_or_fail(self, done: str) -> Iterator[None]:

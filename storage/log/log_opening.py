@@ -21,8 +21,7 @@ from ..segment.index_loading import load_indexes
 from ..segment.segment import Segment
 from .log import Log
 from .log_state import LogParts
-from .recovery import Recovery
-from .retention import RemovedRange
+from .recovery import OnTorn, Recovery
 from .segment_list import SegmentList
 
 _OTHER_FILES: Final = (FILE_NAME, LEADER_EPOCHS)
@@ -44,6 +43,7 @@ def open_log(
     high_watermark: int | None = None,
     follows: bool = False,
     progress: Progress | None = None,
+    on_torn: OnTorn | None = None,
 ) -> Log:
     """Open the log in folder `path`, which exists. An empty folder becomes an empty log.
 
@@ -53,13 +53,16 @@ def open_log(
     (`LogState.hold_high_watermark`). Without it, everything stored can be read. `follows` is set on
     a cluster member that does not lead the partition (yet): the log expires nothing, and an open
     transaction may be an incomplete copy. `progress` is called for the bytes that recovery has
-    read. Raises `OSError`, `StorageError`, and `UnsupportedForMessageFormat` if messages are stored
-    in a format that this version cannot read (they stay unchanged).
+    read, `on_torn` before it cuts off the end of the log. Raises `OSError`, `StorageError`, and
+    `UnsupportedForMessageFormat` if messages are stored in a format that this version cannot read
+    (they stay unchanged).
     """
     # Offsets below the log start are no longer part of the log, whichever of their files are left.
     # A gap between those files must not be taken for the log end.
     recovery_point = max(recovery_point, log_start_offset)
-    opening = _Opening(path, topic, partition, settings, seams, gaps, recovery_point, progress)
+    opening = _Opening(
+        *(path, topic, partition, settings, seams, gaps, recovery_point, progress, on_torn)
+    )
     segments = opening.segments(log_start_offset, clean=clean, end_offset=end_offset)
     listed = opening.listed(segments, copied=follows)
     producers = opening.producers(segments, follows=follows)
@@ -87,7 +90,6 @@ def open_log(
     producers.enter_room()
     if log.recovery_point < log_end_offset:
         log.unflushed_since = seams.clock.monotonic()
-    log.torn = opening.torn
     return log
 
 
@@ -104,14 +106,13 @@ class _Opening:
         gaps: bool,
         recovery_point: int,
         progress: Progress | None,
+        on_torn: OnTorn | None,
     ) -> None:
         self.recovery_point = recovery_point
         """Offset below which everything is on stable storage."""
         self.has_epochs = False
         """Whether a leader epoch file exists."""
         self._checksums: dict[int, SegmentChecksums] = {}
-        self.torn: RemovedRange | None = None
-        """What recovery cut off."""
         self._recovered = False
         """Whether everything from the recovery point on had to be read."""
         self._names_changed = False
@@ -126,6 +127,7 @@ class _Opening:
         self._seams = seams
         self._gaps = gaps
         self._progress = progress
+        self._on_torn = on_torn
 
     def _observe(self, event: str, **fields: object) -> None:
         self._seams.observe(event, **self._log_name, **fields)
@@ -246,11 +248,11 @@ class _Opening:
             log_name=self._log_name,
             end_offset=end_offset,
             progress=self._progress,
+            on_torn=self._on_torn,
         )
         self._recovered = first is None
         written = dict(self._checksums)
         left = recovery.run(segments, first)
-        self.torn = recovery.torn
         self._names_changed = self._names_changed or recovery.names_changed
         self._new_checksums |= recovery.new_checksums
         self._checksums_changed = bool(self._new_checksums) or self._checksums != written

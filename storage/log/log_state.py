@@ -185,10 +185,8 @@ class LogState:
         self.on_cut: Callable[[Any], None] | None = None
         """Called with the log before it is truncated, because the recovery point has to be stored
         first."""
-        self.on_truncate: Callable[[Any, RemovedRange], None] | None = None
-        """Called with the log and the messages that are about to be cut off."""
-        self.torn: RemovedRange | None = None
-        """What recovery cut off when the log was opened, `None` if nothing."""
+        self.on_truncate: Callable[[str, int, RemovedRange], None] | None = None
+        """Called with topic, partition and the messages that are about to be cut off."""
 
     @property
     def epochs(self) -> LeaderEpochs:

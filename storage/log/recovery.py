@@ -6,7 +6,7 @@ is bad or missing marks a torn write: the log ends there, and the bytes behind i
 its end, and only reads that need them are refused.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from ...protocol.errors import StorageError
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..entries.damage import damage_of, unreadable_format
-from ..entries.entry_rules import OffsetLimit, last_reach
-from ..entries.log_survey import goes_on_far, good_after
+from ..entries.entry_rules import ANY_REACH, OffsetLimit, last_reach
+from ..entries.log_survey import LogSurvey, goes_on_far, good_after
 from ..entries.salvage import OFFSETS_PER_BYTE, has_wrong_size
 from ..entries.segment_scan import Progress, SegmentScan
 from ..files import File
@@ -28,6 +28,9 @@ from ..segment.segment import Segment
 from .retention import RemovedRange
 
 _OFFSET_BYTES = 8
+
+OnTorn = Callable[[RemovedRange], None]
+"""Called with what is about to be cut off at the end of a log."""
 
 
 class Recovery:
@@ -44,12 +47,11 @@ class Recovery:
         log_name: Mapping[str, object],
         end_offset: int | None = None,
         progress: Progress | None = None,
+        on_torn: OnTorn | None = None,
     ) -> None:
         """`checksums` is brought up to date. `log_name` is added to every event. `end_offset` is
         where the log ended, if known."""
         self.names_changed = False
-        self.torn: RemovedRange | None = None
-        """What was cut off at the end of the log."""
         self.new_checksums: set[int] = set()
         """Base offsets of the segments whose indexes were rebuilt and are not synced."""
         self._path = path
@@ -60,6 +62,7 @@ class Recovery:
         self._log_name = log_name
         self._end_offset = end_offset
         self._progress = progress
+        self._on_torn = on_torn
         self._clean = False
         """Whether the log was closed cleanly, although it is recovered."""
         self._closed_form: SegmentChecksums | None = None
@@ -88,7 +91,7 @@ class Recovery:
             if scan.problem is Problem.NONE:
                 self._take_good(segment, scan, closed)
             elif self._is_torn(segment, scan, closed):
-                self._note_torn(scan, segments[number + 1 :], segment.size_bytes - scan.good_bytes)
+                self._report_torn(segment, scan, segments[number + 1 :])
                 self._set_aside(segments[number + 1 :])
                 self._end_at(segment, scan)
                 return list(segments[: number + 1])
@@ -154,9 +157,7 @@ class Recovery:
             return True
         if closed:
             return False
-        left_bytes = segment.size_bytes - scan.good_bytes
-        # The file cannot have held that many messages, so the recovery point is wrong.
-        unbelievable = self._recovery_point - scan.next_offset > OFFSETS_PER_BYTE * left_bytes
+        unbelievable = self._is_unbelievable(segment, scan)
         if unbelievable and not self._gaps:
             return True
         file = self._seams.files.open(segment.log_path, read_only=True)
@@ -173,6 +174,11 @@ class Recovery:
             return self._gaps and offset >= self._recovery_point
         finally:
             file.close()
+
+    def _is_unbelievable(self, segment: Segment, scan: SegmentScan) -> bool:
+        """Whether the recovery point is wrong: the file cannot have held that many messages."""
+        left_bytes = segment.size_bytes - scan.good_bytes
+        return self._recovery_point - scan.next_offset > OFFSETS_PER_BYTE * left_bytes
 
     def _take_damaged(self, segment: Segment, scan: SegmentScan, closed: bool) -> None:
         if not closed:
@@ -226,14 +232,57 @@ class Recovery:
         apply_scan(segment, scan, closed=False)
         self._recover_append_times(segment)
 
-    def _note_torn(self, scan: SegmentScan, later: Sequence[Segment], cut_bytes: int) -> None:
-        size_bytes = cut_bytes + sum(segment.size_bytes for segment in later)
-        if not size_bytes:
+    def _report_torn(self, torn: Segment, scan: SegmentScan, later: Sequence[Segment]) -> None:
+        """Report what is about to be cut off, before a stop in between could hide it.
+
+        A write that was never acknowledged may be all that is cut. So only the offsets of messages
+        behind it are known to be gone. The times are never known: the first bytes are bad.
+        """
+        if self._on_torn is None:
             return
+        size_bytes = torn.size_bytes - scan.good_bytes + sum(each.size_bytes for each in later)
+        end, whole = self._end_of_torn(torn, scan, later)
         offset = scan.next_offset
-        end = max([offset, *(segment.base_offset for segment in later)])
-        rule = f"an unclean stop left {size_bytes} B incomplete; they are kept as .broken"
-        self.torn = RemovedRange(rule, offset, end, -1, NO_TIMESTAMP, NO_TIMESTAMP)
+        if self._end_offset is not None and end <= self._end_offset:
+            end, whole = self._end_offset, True  # Nothing was appended behind a clean stop.
+        elif not self._gaps and not self._is_unbelievable(torn, scan):
+            end = max(end, self._recovery_point)
+        if size_bytes:
+            rule = f"a start found {size_bytes} B incomplete or damaged; they are kept as .broken"
+        elif end > offset:
+            rule = f"a start found that the bytes before offset {end} are missing"
+        else:
+            return
+        messages = end - offset if whole and not self._gaps else -1
+        self._on_torn(RemovedRange(rule, offset, end, messages, NO_TIMESTAMP, NO_TIMESTAMP))
+
+    def _end_of_torn(
+        self, torn: Segment, scan: SegmentScan, later: Sequence[Segment]
+    ) -> tuple[int, bool]:
+        """Return the offset after the last message that can be read behind a torn write, or that
+        offset, and whether no other bytes follow."""
+        end, whole = scan.next_offset, False
+        for segment in (torn, *later):
+            position = scan.good_bytes if segment is torn else 0
+            if segment is not torn:
+                end, whole = max(end, segment.base_offset), True
+            is_last = segment is (later[-1] if later else torn)
+            try:
+                with closing(self._seams.files.open(segment.log_path, read_only=True)) as file:
+                    survey = LogSurvey(
+                        file,
+                        segment.size_bytes,
+                        next_offset=end,
+                        limit_offset=None if is_last else segment.next_offset,
+                        gaps=self._gaps,
+                        start=position,
+                        reach=self._reach(segment) if is_last else ANY_REACH,
+                    )
+                    for run in survey.runs():
+                        end, whole = max(end, run.next_offset), run.good
+            except OSError:
+                whole = False
+        return end, whole
 
     def _set_aside(self, later: Sequence[Segment]) -> None:
         """Remove the segments behind a torn write from the log.

@@ -54,7 +54,7 @@ class RetentionPlan:
 
 
 class RemovedRange(NamedTuple):
-    """Messages at the start of a log that one rule removed."""
+    """Messages that one rule removed from the start of a log, or a truncation from its end."""
 
     rule: str
     """The setting with its value, as `retention.ms=604800000`; empty for a trim."""
@@ -62,7 +62,7 @@ class RemovedRange(NamedTuple):
     end_offset: int
     """The offset after the last message."""
     messages: int
-    """Number of messages; -1 if the log may have gaps, so that it is not known."""
+    """Number of messages; -1 if it is not known, as in a log that may have gaps."""
     first_timestamp_ms: int
     """Timestamp of the first message; -1 if it has none or is not known."""
     largest_timestamp_ms: int

@@ -71,5 +71,5 @@ def test_a_truncated_log_and_a_torn_write_are_recorded(tmp_path: Path) -> None:
     assert directory.log("t", 0).log_end_offset == 2
     _, torn = directory.truncations.of("t")
     assert (torn.first_offset, torn.end_offset, torn.messages) == (2, 2, -1)
-    assert torn.rule == "an unclean stop left 4 B incomplete; they are kept as .broken"
+    assert torn.rule == "a start found 4 B incomplete or damaged; they are kept as .broken"
     data.close()

@@ -274,7 +274,7 @@ def test_what_is_not_known_is_said(server: BrokerThread) -> None:
     server.in_loop(forget)
     before = asked(server)
     told = run(server, "consume", "adopted", "--from", AT)
-    assert notes(told) == ["what left adopted before its log start is not known"]
+    assert notes(told) == ["it is not known what left adopted: see `horolog explain gone adopted`"]
     last = run(server, "consume", "adopted", "--from", AT, "--stats").err.splitlines()[-1]
     assert json.loads(last)["complete_from_ms"] is None
     assert asked(server) == before
