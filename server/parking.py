@@ -15,7 +15,11 @@ PASS_SECONDS: Final = 0.005
 """Processor time for checking and answering parked requests in one turn of the event loop."""
 
 WOKEN_AT_ONCE: Final = 64
-"""Requests that are checked between two readings of the clock."""
+"""The most requests that are checked before those whose condition holds are woken."""
+
+CHECKED_AT_ONCE: Final = 8
+"""Requests that are checked between two readings of the clock: a check of a fetch that waits for
+thousands of windows takes up to half a millisecond."""
 
 Partition = tuple[str, int]
 
@@ -230,14 +234,14 @@ class ParkingLot:
         until = thread_time() + PASS_SECONDS
         try:
             while self._unseen:
-                self._wake_some()
+                self._wake_some(until)
                 if thread_time() >= until:
                     break
         finally:
             if self._unseen:
                 self._loop.call_soon(self._look_on)
 
-    def _wake_some(self) -> None:
+    def _wake_some(self, until: float) -> None:
         """Check the next requests, and wake those whose condition holds."""
         satisfied: list[_Parked] = []
         left = WOKEN_AT_ONCE
@@ -248,10 +252,13 @@ class ParkingLot:
                 if others:
                     self._unseen.appendleft((awaited, others))
                 left -= len(some)
-                for parked in some:
+                for number, parked in enumerate(some, start=1):
                     if not parked.done() and parked.satisfied(awaited):
                         parked.end()
                         satisfied.append(parked)
+                    if number % CHECKED_AT_ONCE == 0 and thread_time() >= until:
+                        self._unseen.appendleft((awaited, some[number:]))
+                        return
         finally:
             for parked in satisfied:
                 parked.wake()

@@ -37,7 +37,8 @@ MAX_PARKED_FETCHES = 10_000
 fetch is answered at once, with the messages that are available."""
 
 MAX_PARKED_PARTITIONS = 500_000
-"""The most partitions that all waiting fetches name together, at about 500 bytes each."""
+"""The most partitions that all waiting fetches name together, at about 500 bytes each. A partition
+of a window topic counts as four."""
 
 
 @value_class

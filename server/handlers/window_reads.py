@@ -25,7 +25,6 @@ from ...storage.read.window_sets import (
     WindowKnowledge,
     WindowSearch,
     aborted_batches,
-    appends_lack,
     pieces_back,
     stretches_back,
 )
@@ -226,6 +225,12 @@ async def window_lag(services: Services, window: WindowName, partition: int, off
 class WindowRead:
     """The messages of a window of one log from an offset on, for one fetch."""
 
+    __slots__ = (
+        *("_all_known", "_made", "_may_send_file", "_memory", "_services", "_window", "committed"),
+        *("is_full", "kept_offset", "known", "log", "magic", "messages", "offset", "position"),
+        *("read_bytes", "records"),
+    )
+
     def __init__(
         self,
         services: Services,
@@ -283,19 +288,6 @@ class WindowRead:
     def is_cut_off(self) -> bool:
         """Whether the log was truncated meanwhile, so that what was found may be gone."""
         return self.log.window_knowledge is not self._all_known
-
-    def has_moved(self) -> bool:
-        """Whether the log may have something of the window since it was searched. What was appended
-        is passed over if the times that were noted say that it has nothing."""
-        if self.is_cut_off:
-            return True
-        end = self.end_offset
-        if self.position >= end:
-            return False
-        if not appends_lack(self.log, self._window, self.position, end):
-            return True
-        self.position = end
-        return False
 
     async def step(
         self, room_bytes: int, turns: Turns, *, may_send_file: bool, enough: bool

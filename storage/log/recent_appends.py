@@ -1,7 +1,9 @@
 """The times of a log's newest appends, for readers of windows that wait at its end."""
 
 from array import array
+from bisect import bisect_right
 from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 from ...protocol.records.kernel import entry_spans
@@ -22,6 +24,40 @@ _NotedAppend = tuple[int, int, int, bytes, int, int]
 """Of an append: its first offset; bounds of its message times; rows of a time map (`time_spans`),
 none if the bounds tell all; bounds of its append times. No message has a time that is not within
 the bounds, or it has none."""
+
+
+class TimeIntervals:
+    """The times in any of some windows, as disjoint intervals in order. A check of an append takes
+    about as long for ten thousand windows as for one."""
+
+    __slots__ = ("_firsts_ms", "_lasts_ms")
+
+    def __init__(self, windows: Iterable[tuple[int, int]]) -> None:
+        """Each window is its first and its last time, both included."""
+        firsts_ms, lasts_ms = array("q"), array("q")
+        for first_ms, last_ms in sorted(windows):
+            if lasts_ms and first_ms <= lasts_ms[-1]:
+                lasts_ms[-1] = max(lasts_ms[-1], last_ms)
+            else:
+                firsts_ms.append(first_ms)
+                lasts_ms.append(last_ms)
+        self._firsts_ms, self._lasts_ms = firsts_ms, lasts_ms
+
+    def meet(self, first_ms: int, last_ms: int) -> bool:
+        """Whether a time from `first_ms` to `last_ms`, both included, is in a window."""
+        number = bisect_right(self._firsts_ms, last_ms)
+        return number > 0 and self._lasts_ms[number - 1] >= first_ms
+
+    def meet_rows(self, rows: bytes) -> bool:
+        """As `meet`, for any row of a time map."""
+        if not self._firsts_ms:
+            return False
+        numbers, first_ms, last_ms = array("q", rows), self._firsts_ms[0], self._lasts_ms[-1]
+        spans = zip(numbers[2::ROW_NUMBERS], numbers[3::ROW_NUMBERS], strict=True)
+        return any(
+            0 <= low_ms <= last_ms and high_ms >= first_ms and self.meet(low_ms, high_ms)
+            for low_ms, high_ms in spans
+        )
 
 
 class RecentAppends:
@@ -79,9 +115,9 @@ class RecentAppends:
         self._next_offset = next_offset
         self._unasked += 1
 
-    def lacks(self, begin: int, end: int, first_ms: int, last_ms: int, *, by_append: bool) -> bool:
-        """Whether the appends between two offsets are noted, and none of their messages has a time
-        between these two, both included."""
+    def lacks(self, begin: int, end: int, times: TimeIntervals, *, by_append: bool) -> bool:
+        """Whether the appends between two offsets are noted, and none of their messages has one of
+        these times."""
         self._unasked = 0
         if end > self._next_offset:
             return False
@@ -92,9 +128,9 @@ class RecentAppends:
             first_offset, low_ms, high_ms, rows, *appended = noted
             if by_append:
                 low_ms, high_ms = appended
-            if low_ms > last_ms or high_ms < first_ms or first_offset >= end:
+            if first_offset >= end or not times.meet(low_ms, high_ms):
                 continue
-            if by_append or not (rows and _rows_lack(rows, first_ms, last_ms)):
+            if by_append or not rows or times.meet_rows(rows):
                 return False
         return first_offset <= begin
 
@@ -105,9 +141,3 @@ def _rows_of(data: Buffer, next_offset: int) -> bytes:
         data, 0, block_bytes=BLOCK_BYTES, since_bytes=0, next_offset=next_offset, check_crc=False
     )
     return rows if end == len(data) else b""
-
-
-def _rows_lack(rows: bytes, first_ms: int, last_ms: int) -> bool:
-    numbers = array("q", rows)
-    spans = zip(numbers[2::ROW_NUMBERS], numbers[3::ROW_NUMBERS], strict=True)
-    return not any(0 <= low <= last_ms and high >= first_ms for low, high in spans)

@@ -3,7 +3,7 @@ and what is known about it."""
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -18,7 +18,7 @@ from ..index.append_time_lookup import known_times, run_between
 from ..index.append_times import Span
 from ..index.time_map import StoredTimes
 from ..log.log import Log
-from ..log.recent_appends import RecentAppends
+from ..log.recent_appends import RecentAppends, TimeIntervals
 from ..segment.segment import Segment
 from . import windows
 from .search import FoundMessage
@@ -121,14 +121,28 @@ def watch_appends(log: Log) -> None:
         log.recent_appends = RecentAppends(log.log_end_offset)
 
 
-def appends_lack(log: Log, window: LogWindow, begin: int, end: int) -> bool:
-    """Whether the times that were noted at the appends from `begin` to `end` say that they brought
-    nothing of a window."""
-    recent = log.recent_appends
-    first_ms, last_ms = window.window
-    return recent is not None and recent.lacks(
-        begin, end, first_ms, last_ms, by_append=window.by_append
-    )
+class WindowUnion:
+    """Windows of one log of which a reader waits for any message."""
+
+    __slots__ = ("_appended", "_sent")
+
+    def __init__(self, windows: Iterable[LogWindow]) -> None:
+        sent, appended = set[ReadWindow](), set[ReadWindow]()
+        for each in windows:
+            (appended if each.by_append else sent).add(each.window)
+        self._sent = TimeIntervals(sent) if sent else None
+        self._appended = TimeIntervals(appended) if appended else None
+
+    def appends_lack(self, log: Log, begin: int, end: int) -> bool:
+        """Whether the times that were noted at the appends from `begin` to `end` say that they
+        brought nothing of any window."""
+        recent = log.recent_appends
+        if recent is None:
+            return False
+        if self._sent is not None and not recent.lacks(begin, end, self._sent, by_append=False):
+            return False
+        appended = self._appended
+        return appended is None or recent.lacks(begin, end, appended, by_append=True)
 
 
 @value_class

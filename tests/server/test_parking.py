@@ -7,7 +7,7 @@ import pytest
 
 from horolog.server import parking
 from horolog.server.parking import (
-    PASS_SECONDS,
+    CHECKED_AT_ONCE,
     WOKEN_AT_ONCE,
     ParkingLot,
     Partition,
@@ -226,7 +226,8 @@ async def test_many_are_woken_in_several_passes_of_the_loop(
 ) -> None:
     """Each of them is asked once, those that are not satisfied too."""
     clock = itertools.count()
-    monkeypatch.setattr(parking, "thread_time", lambda: next(clock) * PASS_SECONDS)
+    monkeypatch.setattr(parking, "thread_time", lambda: next(clock))
+    monkeypatch.setattr(parking, "PASS_SECONDS", WOKEN_AT_ONCE // CHECKED_AT_ONCE)
     lot = ParkingLot(asyncio.get_running_loop())
     many = 3 * WOKEN_AT_ONCE
     unsatisfied = Condition()

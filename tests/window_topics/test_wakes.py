@@ -19,7 +19,7 @@ from horolog.protocol.records.layout import Codec
 from horolog.server.broker import Broker
 from horolog.storage.index import time_map
 from horolog.storage.log import admission, admitted, recent_appends
-from horolog.storage.read.window_sets import LogWindow, appends_lack, watch_appends
+from horolog.storage.read.window_sets import LogWindow, WindowUnion, watch_appends
 from horolog.storage.read.windows import ReadWindow, WindowPosition
 from horolog.testing.broker import running_broker
 from horolog.testing.logs import LogFolder, timed_set
@@ -214,26 +214,25 @@ async def test_what_is_noted_goes_when_nobody_waits(broker: Broker) -> None:
 times = st.lists(
     st.integers(0, 40) | st.integers(0, 90_000) | st.just(-1), min_size=1, max_size=12
 ).map(tuple)
+starts = st.integers(0, 60) | st.integers(0, 90_000)
 sets = st.tuples(times, st.sampled_from([0, 1, 1, 2, 2]), st.sampled_from([Codec.NONE, *Codec]))
 
 
 @examples(150)
 @given(
     appends=st.lists(sets, min_size=1, max_size=30),
-    window=st.tuples(st.integers(0, 60) | st.integers(0, 90_000), st.integers(0, 3_000)),
+    windows=st.lists(st.tuples(starts, st.integers(0, 3_000), st.booleans()), max_size=20),
     places=st.tuples(st.integers(0, 40), st.integers(0, 40)),
     block_bytes=st.sampled_from([200, 65_536]),
     watched=st.integers(0, 5),
-    by_append=st.booleans(),
 )
 def test_beside_a_plain_list(
     tmp_path_factory: pytest.TempPathFactory,
     appends: list[tuple[tuple[int, ...], int, Codec]],
-    window: tuple[int, int],
+    windows: list[tuple[int, int, bool]],
     places: tuple[int, int],
     block_bytes: int,
     watched: int,
-    by_append: bool,
 ) -> None:
     """What the noted times say of a stretch is true, and says all of appends that were noted."""
     folder = LogFolder(tmp_path_factory.mktemp("log") / "t-0")
@@ -259,10 +258,16 @@ def test_beside_a_plain_list(
             ends.append(log.log_end_offset)
             folder.clock.advance(1)
     begin, end = sorted(ends[place % len(ends)] for place in places)
-    from_ms = window[0] + (known[0][1] if by_append else 0)
-    asked = LogWindow(ReadWindow(from_ms, from_ms + window[1]), by_append)
-    says = appends_lack(log, asked, begin, end)
-    inside = any(from_ms <= one[by_append] <= from_ms + window[1] for one in known[begin:end])
+    asked = []
+    for start, length, by_append in windows:
+        from_ms = start + (known[0][1] if by_append else 0)
+        asked.append(LogWindow(ReadWindow(from_ms, from_ms + length), by_append))
+    says = WindowUnion(asked).appends_lack(log, begin, end)
+    inside = any(
+        each.window.first_ms <= message[each.by_append] <= each.window.last_ms
+        for message in known[begin:end]
+        for each in asked
+    )
     assert not (says and inside)
     if 0 <= noted_from <= begin < end:
         assert says == (not inside)

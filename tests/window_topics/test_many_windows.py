@@ -1,0 +1,168 @@
+"""Requests that name thousands of windows: an append costs a waiting one no more than one of few
+windows."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import count
+from random import Random
+from typing import Any
+
+import pytest
+
+from horolog.protocol.api.kafka import frames as kafka
+from horolog.protocol.api.log.fetch import FetchPartition, FetchRequest, FetchTopic
+from horolog.protocol.records.layout import Codec
+from horolog.server.broker import Broker
+from horolog.server.handlers.window_fetch import WINDOW_COUNTS_AS
+from horolog.storage.log.recent_appends import TimeIntervals
+from horolog.storage.read.window_sets import LogWindow
+from horolog.storage.read.windows import WindowPosition
+from horolog.testing.requests import create_topic, message_set, produce, result
+from horolog.testing.wire import Wire, wire
+
+AT_14 = 1_479_132_000_000
+HOUR_MS = 3_600_000
+MANY = 2_000
+
+
+@pytest.fixture
+async def reader(broker: Broker) -> AsyncIterator[Wire]:
+    async with wire(str(broker.addresses.kafka), kafka) as connected:
+        yield connected
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[LogWindow]:
+    """The windows for which a log was searched."""
+    found: list[LogWindow] = []
+    find = LogWindow.find
+
+    def noted(self: LogWindow, log: Any, offset: int, end_offset: int) -> WindowPosition:
+        found.append(self)
+        return find(self, log, offset, end_offset)
+
+    monkeypatch.setattr(LogWindow, "find", noted)
+    return found
+
+
+def wait_for(*names: str, offset: int, partitions: int = 1, wait_ms: int = 60_000) -> FetchRequest:
+    wanted = [
+        FetchPartition(partition=each, fetch_offset=offset, partition_max_bytes=1 << 20)
+        for each in range(partitions)
+    ]
+    topics = [FetchTopic(name=name, partitions=wanted) for name in names]
+    return FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, topics=topics)
+
+
+async def parked(broker: Broker, reader: Wire, request: FetchRequest) -> asyncio.Task[Any]:
+    """Have a fetch wait."""
+    waiting = asyncio.create_task(reader.call(request, 10))
+    async with asyncio.timeout(20):
+        while not len(broker.services.fetches):  # noqa: ASYNC110 - of the same loop
+            await asyncio.sleep(0)
+    return waiting
+
+
+async def settled(broker: Broker) -> None:
+    """Have the requests that were woken go on, and wait until one waits again."""
+    async with asyncio.timeout(20):
+        for turns in count():
+            await asyncio.sleep(0)
+            if turns > 50 and len(broker.services.fetches):
+                break
+
+
+async def test_appends_of_other_times_cost_one_check(
+    broker: Broker,
+    client: Wire,
+    reader: Wire,
+    searches: list[LogWindow],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await client.call(produce("t", message_set(AT_14)), 7)
+    names = [f"t..{AT_14 + HOUR_MS + 2 * number}..1ms" for number in range(MANY)]
+    waiting = await parked(broker, reader, wait_for(*names, offset=1))
+    checks: list[tuple[int, int]] = []
+    meet = TimeIntervals.meet
+
+    def counted(self: TimeIntervals, first_ms: int, last_ms: int) -> bool:
+        checks.append((first_ms, last_ms))
+        return meet(self, first_ms, last_ms)
+
+    monkeypatch.setattr(TimeIntervals, "meet", counted)
+    searches.clear()
+    for number in range(100):  # between the windows, and beside them
+        await client.call(produce("t", message_set(AT_14 + HOUR_MS + 2 * number + 1)), 7)
+        await client.call(produce("t", message_set(AT_14 - number, AT_14 + 3 * HOUR_MS)), 7)
+    assert searches == []
+    assert len(checks) <= 700
+    time_ms = AT_14 + HOUR_MS + 2 * (MANY // 2)
+    await client.call(produce("t", message_set(time_ms)), 7)
+    async with asyncio.timeout(20):
+        answer = await waiting
+    found = [topic.name for topic in answer.topics if topic.partitions[0].records]
+    assert found == [f"t..{time_ms}..1ms"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_beside_a_plain_list(
+    broker: Broker, client: Wire, reader: Wire, searches: list[LogWindow], seed: int
+) -> None:
+    """A fetch is answered by the first append with a message in one of its windows, and by none
+    before it. Partitions, windows by message and by append time, and spread sets are mixed."""
+    random = Random(seed)
+    await client.call(create_topic("t", partitions=2, retention_ms=-1))
+    ends = [0, 0]
+    for _ in range(6):
+        spans = []
+        for _ in range(random.choice([1, 3, 40])):
+            start = AT_14 + random.randrange(1_000)
+            spans.append((start, start + random.choice([1, 2, 30])))
+        names = [f"t..{start}..{end}" for start, end in spans]
+        names += [f"t..{start}..{end}..append" for start, end in spans[:2]]  # long over
+        request = wait_for(*names, offset=0, partitions=2)
+        for topic in request.topics:
+            topic.partitions = [
+                FetchPartition(partition=each, fetch_offset=ends[each], partition_max_bytes=1 << 20)
+                for each in range(2)
+            ]
+        waiting = await parked(broker, reader, request)
+        searches.clear()
+        for _ in range(200):
+            partition = random.randrange(2)
+            times = [AT_14 + random.randrange(1_000) for _ in range(random.choice([1, 1, 3]))]
+            inside = any(start <= time_ms < end for time_ms in times for start, end in spans)
+            data = message_set(*times, magic=2, codec=random.choice([Codec.NONE, Codec.GZIP]))
+            answer = result(await client.call(produce("t", data, partition=partition), 7))
+            assert answer.error_code == 0
+            ends[partition] += len(times)
+            if inside:
+                break
+            spanned = any(start <= max(times) and min(times) < end for start, end in spans)
+            if spanned:  # It may look, and waits again.
+                await settled(broker)
+            else:
+                assert searches == []
+            searches.clear()
+            assert not waiting.done()
+        else:
+            await client.call(produce("t", message_set(spans[0][0])), 7)
+            ends[0] += 1
+        async with asyncio.timeout(20):
+            found = await waiting
+        assert any(each.records for topic in found.topics for each in topic.partitions)
+
+
+async def test_each_window_counts_as_waiting(
+    broker: Broker, client: Wire, reader: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More of them than may wait are answered at once, although they are of one partition."""
+    await client.call(produce("t", message_set(AT_14)), 7)
+    monkeypatch.setattr(broker.services.fetches, "_partitions_max", 10 * WINDOW_COUNTS_AS)
+    names = [f"t..{AT_14 + HOUR_MS + number}..1ms" for number in range(11)]
+    async with asyncio.timeout(20):
+        await reader.call(wait_for(*names, offset=1), 10)
+    assert broker.services.figures.parked_refused == 1
+    waiting = await parked(broker, reader, wait_for(*names[:10], offset=1))
+    assert not broker.services.fetches.has_room(1)
+    waiting.cancel()
