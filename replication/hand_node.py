@@ -11,6 +11,7 @@ from ..protocol.api.cluster.replicate import Answers, ReplicateResponse, Says
 from ..storage.log.epoch_history import NO_EPOCH
 from .cluster_state import ClusterState
 from .effects import Connection, Send, Transact
+from .epoch_owners import owners_of
 from .in_sync import InSyncReplicas
 from .messages import FromFollower, FromLeader
 from .node import Node
@@ -66,8 +67,9 @@ class HandNode(Node):
         self.brokers = brokers
         last = self.highest_epoch
         own = not self.identity.nonce or last % EPOCHS_APART == self.broker_id
-        self.newer_epoch = last != NO_EPOCH and not own
-        """Whether another broker led after this one. If so, this broker does not lead by itself."""
+        self.newer_epoch = NO_EPOCH if own else last
+        """Epoch in which another broker led after this one. If there is one, this broker does not
+        lead by itself."""
         self._revision = 0
         empty = not self.identity.nonce
         leads = follows is None and (create or not empty)
@@ -90,7 +92,8 @@ class HandNode(Node):
         asked = self.confirmed_by
         confirmed = asked is not None and (self._create or len(asked) >= self.brokers - 1)
         certain = not self.identity.in_doubt or self.brokers == 1
-        if self.leader is None and confirmed and certain and not self.newer_epoch:
+        newest = self.newer_epoch == NO_EPOCH
+        if self.leader is None and confirmed and certain and newest:
             self._begin(now_s, self.identity.record)
         super().tick(now_s)
         self._decide()
@@ -130,13 +133,40 @@ class HandNode(Node):
             self.follow(followed.leader_id, NO_EPOCH)
 
     def from_follower(self, now_s: float, connection: Connection, message: FromFollower) -> None:
-        if self.leader is None and self.confirmed_by is not None and message.says == Says.HELLO:
-            if message.highest_epoch > self.highest_epoch:
-                self.newer_epoch = True
-            else:
-                self.confirmed_by.add(message.broker_id)
+        if message.says == Says.HELLO:
+            if self.leader is not None:
+                self._outlive_old_leader(now_s, message)
+            elif self.confirmed_by is not None:
+                self._take_confirmation(self.confirmed_by, message)
         super().from_follower(now_s, connection, message)
         self._decide()
+
+    def _take_confirmation(self, confirmed_by: set[int], hello: FromFollower) -> None:
+        """Accept a broker's hello as the confirmation that no other broker led after this one.
+
+        A broker that was promoted without knowing this one's last epoch led in a lower epoch. Its
+        followers, and itself, know it as their last owned epoch. One that followed this broker
+        afterwards knows a later one, which this broker owns.
+        """
+        own, theirs = self.directory.owners, owners_of(hello.owners)
+        last_led = max(theirs, default=NO_EPOCH)
+        if hello.highest_epoch > self.highest_epoch:
+            self.newer_epoch = hello.highest_epoch
+        elif last_led not in own and last_led > min(own, default=last_led):
+            self.newer_epoch = last_led
+        else:
+            confirmed_by.add(hello.broker_id)
+
+    def _outlive_old_leader(self, now_s: float, hello: FromFollower) -> None:
+        """Lead on, above the epoch of a former leader that follows this one now.
+
+        An operator promoted this broker while nobody knew that epoch. Its owner does not lead in it
+        any more; a hello from any other broker does not prove that.
+        """
+        newer = self.leader is not None and hello.highest_epoch > self.leader.epoch
+        if newer and hello.highest_epoch % EPOCHS_APART == hello.broker_id:
+            self.learn(hello.highest_epoch)
+            self._begin(now_s, self.identity.record)
 
     def from_leader(self, now_s: float, connection: Connection, message: FromLeader) -> None:
         # Before the message: the partitions that it adds are not copied yet.

@@ -10,6 +10,7 @@ from typing import Final, Self
 
 from ..client.administer.admin import ReplicaAdmin
 from ..server.broker import Broker
+from ..server.replication.cluster import Cluster
 from ..values import value_class
 from .broker import BrokerThread, state_mark
 from .clock import ClockOffset, MovingClock
@@ -150,6 +151,8 @@ class BrokerCluster:
         led = self._last_led
         complete = led is not None and chosen.in_loop(state_mark).reaches(led)
         loses = accept_loss or complete  # By the leader's mark nothing is lost then.
+        newest = max(each.in_loop(_newest_epoch) for each in self.running)
+        chosen.in_loop(partial(_learn_epoch, epoch=newest))
         chosen.in_loop(lambda broker: _promote(broker.addresses.native, loses))
         self._last_led = None
         wait_until(lambda: chosen.in_loop(_leads), within_s=DEADLINE_SECONDS)
@@ -164,7 +167,8 @@ class BrokerCluster:
         broker.start({"cluster.follow": self.leader.address})
 
     def wait_in_sync(self) -> None:
-        """Wait until every running follower has, and shows, everything that the leader has now."""
+        """Wait until every running follower follows the leader in its present epoch, and has, and
+        shows, everything that the leader has now."""
         wanted = {int(str(broker.settings["broker.id"])) for broker in self.running}
 
         def found() -> bool:
@@ -240,10 +244,34 @@ async def _leads(broker: Broker) -> bool:
 
 
 async def _in_sync(broker: Broker) -> set[int]:
-    """Return the ids of the brokers in sync, as the leader knows them; none at a follower."""
-    if not broker.services.replication.leads:
+    """Return the ids of the brokers in sync, as the leader knows them; none at a follower, and none
+    while one of them does not follow this leader, or lacks messages.
+
+    A new leader counts the followers of the epoch before as in sync, although none follows it yet.
+    """
+    replication = broker.services.replication
+    assert isinstance(replication, Cluster)
+    leader = replication.leader
+    if leader is None:
         return set()
-    return set(broker.services.replication.describe().in_sync)
+    following = {one.member for one in leader.sessions.values() if not one.behind}
+    members = leader.isr.members
+    return {one.broker_id for one in members} if members <= following | {leader.me} else set()
+
+
+async def _newest_epoch(broker: Broker) -> int:
+    """Return the newest epoch that a broker knows."""
+    replication = broker.services.replication
+    assert isinstance(replication, Cluster)
+    return replication.node.highest_epoch
+
+
+async def _learn_epoch(broker: Broker, epoch: int) -> None:
+    """Tell a broker of an epoch, so that the one in which it will lead is above it."""
+    replication = broker.services.replication
+    assert isinstance(replication, Cluster)
+    node = replication.node
+    replication.happens(lambda _: node.learn(epoch))
 
 
 async def _shows(broker: Broker, mark: StateMark) -> bool:

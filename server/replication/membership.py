@@ -6,7 +6,7 @@ from dataclasses import replace
 from random import SystemRandom
 from typing import Final
 
-from ...clock import Clock, boot_time_s
+from ...clock import Clock, SystemClock, boot_time_s
 from ...config.broker import BrokerSettings
 from ...config.cluster_table import LISTENS, NOT_FOLLOWING
 from ...protocol.api.cluster.replicate import ReplicateRequest
@@ -201,9 +201,9 @@ class ManualPromotion:
                 "one of the two has other messages: start the one that is to follow once with "
                 "--discard, which sets aside what it has"
             )
-        if node.newer_epoch:
+        if node.newer_epoch != NO_EPOCH:
             return (
-                f"another broker has led since, in epoch {node.highest_epoch}: start this one with "
+                f"another broker has led since, in epoch {node.newer_epoch}: start this one with "
                 "--follow and its address, or promote it (horolog cluster promote)"
             )
         if node.confirmed_by is None:
@@ -266,7 +266,9 @@ def join_cluster(
     """Return the services with replication in a cluster. Raises `StorageError`."""
     settings = services.settings
     elects: Callable[[ClusterMember], Election] = ManualPromotion
-    seconds = services.clock.monotonic
+    # Real time, as with etcd, even where a test moves the broker's clock: that does not make
+    # networks and other brokers faster.
+    seconds = SystemClock.monotonic
     if settings.cluster_etcd:
         from .etcd.election import by_etcd
 

@@ -5,9 +5,18 @@ from pathlib import Path
 import pytest
 
 from horolog import blocking
+from horolog.server.broker import Broker
+from horolog.server.replication.cluster import Cluster
 from horolog.testing.cluster import BrokerCluster
+from horolog.testing.waiting import wait_until
 
 DAY = 24 * 3600
+
+
+async def newest_epoch(broker: Broker) -> int:
+    replication = broker.services.replication
+    assert isinstance(replication, Cluster)
+    return replication.node.highest_epoch
 
 
 def send(cluster: BrokerCluster, *values: bytes) -> None:
@@ -55,6 +64,53 @@ def test_a_follower_leads_after_the_fault_stopped_the_leader(
     horolog_cluster.faults.stop_leader()
     horolog_cluster.promote()
     assert horolog_cluster.topic("a").values() == [b"one"]
+
+
+def test_the_followers_follow_a_restarted_leader_once_they_are_in_sync(
+    horolog_cluster: BrokerCluster,
+) -> None:
+    """So the next leader begins above its epoch, and it can follow that one."""
+    cluster = horolog_cluster
+    send(cluster, b"one")
+    cluster.wait_in_sync()
+    cluster.stop_leader().start()
+    cluster.wait_in_sync()
+    assert {broker.in_loop(newest_epoch) for broker in cluster.brokers} == {1001}
+    old = cluster.stop_leader()
+    cluster.promote()
+    send(cluster, b"two")
+    cluster.rejoin(old)
+    cluster.wait_in_sync()
+    for broker in cluster.brokers:
+        assert broker.topic("a").values() == [b"one", b"two"]
+
+
+def test_a_promoted_broker_leads_above_an_epoch_that_only_another_one_knows(
+    horolog_cluster: BrokerCluster,
+) -> None:
+    cluster, (first, second, third) = horolog_cluster, horolog_cluster.brokers
+    second.stop()
+    first.stop()
+    first.start({"cluster.alone": True})
+    third.stop()
+    cluster.rejoin(third)
+    wait_until(lambda: third.in_loop(newest_epoch) == 1001)
+    first.stop()
+    second.start({"cluster.follow": first.address})
+    cluster.promote(second, accept_loss=True)
+    assert {broker.in_loop(newest_epoch) for broker in cluster.running} == {1002}
+
+
+def test_brokers_stay_in_sync_however_fast_the_clock_runs(tmp_path: Path) -> None:
+    with BrokerCluster(tmp_path, {"min.insync.replicas": 3}) as cluster:
+        send(cluster, b"one")
+        cluster.clock.step(3600)
+        send(cluster, b"two")
+        cluster.clock.run(3600)
+        send(cluster, b"three")
+        cluster.wait_in_sync()
+        for broker in cluster.brokers:
+            assert broker.topic("a").values() == [b"one", b"two", b"three"]
 
 
 def test_what_a_cluster_refuses(tmp_path: Path, horolog_cluster: BrokerCluster) -> None:

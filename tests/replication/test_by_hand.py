@@ -6,7 +6,11 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from horolog.replication.hand_node import EPOCHS_APART, HandNode, next_epoch
+from horolog.replication.messages import hello_of
+from horolog.replication.settings import Member
+from horolog.storage.log.epoch_history import NO_EPOCH
 from horolog.testing.simulation.by_hand import HandSimulation
+from horolog.testing.simulation.machine import Machine
 from horolog.testing.simulation.options import ScheduleOptions
 from horolog.testing.simulation.violation import Violation
 
@@ -122,3 +126,93 @@ def test_a_promotion_says_why_it_would_lose() -> None:
     assert node.leader is None
     assert node.promote(cluster.machines[2].now_s, accept_loss=True) is None
     assert node.leader is not None
+
+
+def a_leader_of_an_epoch_that_nobody_heard_of() -> HandSimulation:
+    """Broker 1 has led alone in epoch 1001, and is down. Broker 2, which did not hear of that,
+    leads in epoch 2, because an operator accepted a loss."""
+    cluster = simulation(1)
+    cluster.settings = cluster.settings._replace(min_insync=1)
+    first, second = cluster.machines[1], cluster.machines[2]
+    cluster.restart(second, follows=1)
+    rounds(cluster)
+    for other in cluster.machines.values():
+        if other is not first:
+            other.stop(silent=False)
+    cluster.restart(first, follows=None)
+    assert isinstance(first.node, HandNode)
+    first.node.lead_alone(first.now_s)
+    first.settle()
+    assert first.directory.identity.highest_epoch == 1001
+    first.stop(silent=False)
+    second.start()
+    cluster._promote(second)
+    cluster.loss_accepted = True  # All that is lost was lost by now.
+    assert leads_in(second) == 2
+    return cluster
+
+
+def rounds(cluster: HandSimulation) -> None:
+    for _ in range(10):
+        cluster.now_s += 0.4
+        cluster.round()
+
+
+def leads_in(machine: Machine) -> int | None:
+    node = machine.node
+    return None if node is None or node.leader is None else node.leader.epoch
+
+
+def test_a_leader_goes_on_when_an_old_leader_with_a_newer_epoch_follows_it() -> None:
+    cluster = a_leader_of_an_epoch_that_nobody_heard_of()
+    first, second = cluster.machines[1], cluster.machines[2]
+    cluster.restart(first, follows=2)
+    rounds(cluster)
+    assert leads_in(second) == 1002
+    assert second.node is not None
+    assert second.node.leader is not None
+    assert first.directory.member in second.node.leader.isr.members
+
+
+def test_a_leader_stops_when_a_follower_of_a_newer_leader_follows_it() -> None:
+    """That leader may still be there."""
+    cluster = a_leader_of_an_epoch_that_nobody_heard_of()
+    second = cluster.machines[2]
+    hello = hello_of(Member(3, 7), NO_EPOCH, 1001, {})
+    assert second.node is not None
+    second.node.from_follower(second.now_s, "connection of broker 3", hello)
+    assert leads_in(second) is None
+
+
+def test_a_leader_does_not_lead_again_after_one_that_knew_no_better() -> None:
+    """The epoch of broker 2 is the older one, but it led later, and its messages count."""
+    cluster = a_leader_of_an_epoch_that_nobody_heard_of()
+    first, second = cluster.machines[1], cluster.machines[2]
+    cluster.restart(second, follows=1)
+    cluster.restart(first, follows=None)
+    rounds(cluster)
+    assert leads_in(first) is None
+    assert isinstance(first.node, HandNode)
+    assert first.node.newer_epoch == 2
+    cluster._promote(second)
+    cluster.restart(first, follows=2)
+    rounds(cluster)
+    assert leads_in(second) == 1002
+
+
+def test_a_leader_leads_again_where_a_follower_led_before_it_followed() -> None:
+    """The follower knows an epoch in which it led, and which this leader never heard of."""
+    cluster = a_leader_of_an_epoch_that_nobody_heard_of()
+    first, second = cluster.machines[1], cluster.machines[2]
+    cluster.restart(second, follows=1)
+    cluster.restart(first, follows=None)
+    assert isinstance(first.node, HandNode)
+    first.node.lead_alone(first.now_s)
+    for machine in cluster.machines.values():
+        if machine.node is None:
+            cluster.restart(machine, follows=1)
+    rounds(cluster)
+    assert 2 in second.directory.owners
+    cluster.restart(first, follows=None)
+    rounds(cluster)
+    assert leads_in(first) == 3001
