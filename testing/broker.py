@@ -30,7 +30,13 @@ from .clock import ClockWatcher, Instant, MovingClock
 from .faults import BrokerFaults
 from .files import QuickFiles
 from .recorded import LoadedRecording, load_recording
-from .snapshots import BrokerSnapshot, StateMark, copy_directory, replace_directory
+from .snapshots import (
+    BrokerSnapshot,
+    StateMark,
+    copy_directory,
+    forget_producers,
+    replace_directory,
+)
 from .stored import StoredTopic
 
 __all__ = ["BrokerThread", "NoRecording", "temporary_broker"]
@@ -450,6 +456,7 @@ async def _copy(broker: Broker, folder: Path) -> StateMark:
     await broker.services.work.in_storage_thread(broker.directory.write_checkpoints)
     mark = await state_mark(broker)
     copy_directory(broker.settings.data_dir, folder)
+    forget_producers(folder, broker.directory.open_logs())
     return mark
 
 

@@ -3,15 +3,31 @@
 Segments are only appended to, and a closed one not even that, unless a follower truncates it:
 `QuickFiles` then copies it first. So the log files of closed segments are hard links, and
 everything else is copied.
+
+A copy knows no producer. A producer that outlives a restore has sent more than the copy holds, so a
+broker that knew its earlier sequence numbers would refuse its next set as out of order. A broker
+that does not know a producer accepts any first sequence number, and finds gaps and retries from
+then on.
 """
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from ..storage.directory.lock import LOCK_FILE
+from ..storage.names import folder_name
+from ..storage.producers.producer_snapshots import SUFFIX as PRODUCERS_SUFFIX
+from ..storage.producers.producer_snapshots import (
+    MalformedSnapshot,
+    decode_snapshot,
+    encode_snapshot,
+    parse_snapshot_name,
+    snapshot_path,
+)
+from ..storage.producers.producer_states import ProducerStates
 from ..values import value_class
 from .clock import ClockOffset
 
@@ -74,6 +90,25 @@ def copy_directory(source: Path, target: Path) -> None:
                     shutil.copy2(folder / name, place / name)
             except FileNotFoundError:
                 continue
+
+
+def forget_producers(folder: Path, logs: Iterable[Any]) -> None:
+    """Remove the idempotent producers from a copy of a data directory; `logs` are the open ones of
+    the directory that was copied. Their aborted transactions stay."""
+    for path in folder.glob(f"*/*{PRODUCERS_SUFFIX}"):
+        name = parse_snapshot_name(path.name)
+        if name is not None:
+            with suppress(MalformedSnapshot):  # The broker will not use it either.
+                _write_forgotten(path, decode_snapshot(path.read_bytes(), name.offset), name.offset)
+    for log in logs:
+        place, end = folder / folder_name(log.topic, log.partition), log.log_end_offset
+        if log.producers.in_use and place.is_dir():
+            _write_forgotten(snapshot_path(place, end), log.producers.states.copy(), end)
+
+
+def _write_forgotten(path: Path, states: ProducerStates, offset: int) -> None:
+    states.keep(0)
+    path.write_bytes(encode_snapshot(states, offset))
 
 
 def replace_directory(directory: Path, snapshot: Path, now_ms: int) -> None:

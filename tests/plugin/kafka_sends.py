@@ -1,7 +1,8 @@
 """Sends of each of Kafka's clients for Python, and reads, as their users write them."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -135,4 +136,59 @@ CLIENTS: Final[dict[str, tuple[Send, Read]]] = {
     "confluent-kafka asyncio": (confluent_asyncio, confluent_asyncio_ends),
     "aiokafka": (aiokafka, aiokafka_ends),
     "kafka-python": (kafka_python, kafka_python_ends),
+}
+
+
+LongLived = Callable[[str, str], AbstractContextManager[Callable[[bytes], None]]]
+"""An idempotent producer that lives as long as the block: the bootstrap servers and the topic. It
+sends a value when it is called, and raises what its client tells."""
+
+
+@contextmanager
+def _confluent_producer(bootstrap: str, topic: str) -> Iterator[Callable[[bytes], None]]:
+    producer = Producer(_confluent_settings(bootstrap, idempotent=True))
+
+    def send(value: bytes) -> None:
+        told: list[object] = []
+        producer.produce(topic, value, on_delivery=lambda *found: told.append(found[0]))
+        assert producer.flush(SECONDS) == 0
+        assert told == [None]
+
+    yield send
+
+
+@contextmanager
+def _aiokafka_producer(bootstrap: str, topic: str) -> Iterator[Callable[[bytes], None]]:
+    with asyncio.Runner() as runner:
+
+        async def start() -> AIOKafkaProducer:
+            producer = AIOKafkaProducer(
+                bootstrap_servers=bootstrap, enable_idempotence=True, retry_backoff_ms=1
+            )
+            await producer.start()
+            return producer
+
+        producer = runner.run(start())
+        try:
+            yield lambda value: runner.run(producer.send_and_wait(topic, value))
+        finally:
+            runner.run(producer.stop())
+
+
+@contextmanager
+def _kafka_python_producer(bootstrap: str, topic: str) -> Iterator[Callable[[bytes], None]]:
+    """It is idempotent by default."""
+    producer = KafkaProducer(
+        bootstrap_servers=bootstrap, retry_backoff_ms=1, reconnect_backoff_ms=1
+    )
+    try:
+        yield lambda value: producer.send(topic, value).get(SECONDS)
+    finally:
+        producer.close()
+
+
+LONG_LIVED: Final[dict[str, LongLived]] = {
+    "confluent-kafka": _confluent_producer,
+    "aiokafka": _aiokafka_producer,
+    "kafka-python": _kafka_python_producer,
 }

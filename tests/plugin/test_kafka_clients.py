@@ -1,14 +1,12 @@
 """Kafka's clients for Python at the fixture's broker: time that passes, answers that get lost."""
 
 import pytest
-from confluent_kafka import Producer
-from kafka import KafkaProducer
 
 from horolog import blocking
 from horolog.testing.broker import BrokerThread
 from horolog.testing.cluster import BrokerCluster
 
-from .kafka_sends import CLIENTS, Read, Send
+from .kafka_sends import CLIENTS, LONG_LIVED, LongLived, Read, Send
 
 DAY = 24 * 3600
 
@@ -64,23 +62,32 @@ def test_an_error_that_clients_retry(
     assert horolog_broker.topic("clicks").values() == [b"one"]
 
 
-def test_producers_of_the_session_go_on_after_a_test(
-    horolog_broker: BrokerThread, kafka_bootstrap: str
+@pytest.mark.parametrize("client", LONG_LIVED.values(), ids=LONG_LIVED)
+def test_a_producer_that_outlives_a_test_keeps_its_id(
+    horolog_broker: BrokerThread, kafka_bootstrap: str, client: LongLived
 ) -> None:
-    """They keep their ids, of which the broker knows nothing any more."""
-    snapshot = horolog_broker.snapshot()
-    confluent = Producer({"bootstrap.servers": kafka_bootstrap, "enable.idempotence": True})
-    python = KafkaProducer(bootstrap_servers=kafka_bootstrap, enable_idempotence=True)
-    try:
-        for number in range(3):
-            confluent.produce("clicks", b"%d" % number)
-            assert confluent.flush(30) == 0
-            python.send("views", b"%d" % number).get(30)
-            for topic in ("clicks", "views"):
-                assert horolog_broker.topic(topic).values() == [b"%d" % number]
+    """Whether the broker is back at a time before its first message, or between two of them, and
+    also after another start."""
+    empty = horolog_broker.snapshot()
+    with client(kafka_bootstrap, "clicks") as send:
+        send(b"first")
+        filled = horolog_broker.snapshot()
+        send(b"second")
+        for number in range(2):
+            filled.restore()
+            if number:
+                horolog_broker.restart()
+            send(b"a")
+            send(b"b")
+            assert horolog_broker.topic("clicks").values() == [b"first", b"a", b"b"]
+        restarted = horolog_broker.snapshot()
+        horolog_broker.restart()
+        closed = horolog_broker.snapshot()  # Its logs were not opened since the start.
+        held = [b"first", b"a", b"b"]
+        for snapshot, before in ((restarted, held), (closed, held), (empty, [])):
             snapshot.restore()
-    finally:
-        python.close()
+            send(b"last")
+            assert horolog_broker.topic("clicks").values() == [*before, b"last"]
 
 
 @each_client

@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 
 from horolog import TopicAlreadyExists, blocking
 from horolog.protocol.api.log.init_producer_id import InitProducerIdRequest
-from horolog.protocol.errors import UnknownTopicOrPartition
+from horolog.protocol.errors import OutOfOrderSequenceNumber, UnknownTopicOrPartition
+from horolog.protocol.records.batch import finish_batch
+from horolog.protocol.records.kernel import RecordEncoder
 from horolog.testing.broker import BrokerThread
 from horolog.testing.files import QuickFiles
 from horolog.testing.program import Program
+from horolog.testing.requests import produce, result
 from horolog.testing.snapshots import copy_directory
 from horolog.tests.groups.requests import kafka_client
 
@@ -32,6 +35,13 @@ def send(broker: BrokerThread, topic: str, *values: bytes, partition: int = 0) -
     with blocking.Producer(broker.address) as producer:
         for value in values:
             producer.send(topic, value, partition=partition)
+
+
+def numbered(sequence: int) -> bytes:
+    """A message of an idempotent producer."""
+    encoder = RecordEncoder()
+    encoder.add(b"%d" % sequence, None, 1000)
+    return bytes(finish_batch(encoder, producer_id=7, producer_epoch=0, base_sequence=sequence))
 
 
 def test_everything_comes_back(horolog_broker: BrokerThread, admin: blocking.Admin) -> None:
@@ -166,6 +176,28 @@ def test_a_producer_from_before_goes_on(horolog_broker: BrokerThread) -> None:
         first.send("a", b"three")
         second.send("a", b"four")
     assert horolog_broker.topic("a").values() == [b"two", b"three", b"four"]
+
+
+async def test_retries_and_gaps_are_found_after_a_restore(horolog_broker: BrokerThread) -> None:
+    """A producer begins anywhere, and goes on from there."""
+
+    async def send_numbered(*sequences: int) -> list[tuple[int, int]]:
+        async with kafka_client(horolog_broker.kafka_address) as client:
+            sent = [await client.call(produce("a", numbered(one)), 7) for one in sequences]
+            return [(each.error_code, each.base_offset) for each in map(result, sent)]
+
+    horolog_broker.restart()
+    await asyncio.to_thread(send, horolog_broker, "a", b"one")
+    assert await send_numbered(0, 1) == [(0, 1), (0, 2)]
+    snapshot = horolog_broker.snapshot()
+    assert await send_numbered(1, 2) == [(0, 2), (0, 3)]  # A snapshot alone changes nothing.
+    for _ in range(2):
+        snapshot.restore()
+        assert await send_numbered(5, 5, 6, 5, 6) == [(0, 3), (0, 3), (0, 4), (0, 3), (0, 4)]
+        horolog_broker.restart()
+        assert await send_numbered(6, 7) == [(0, 4), (0, 5)]
+        ((code, _),) = await send_numbered(9)
+        assert code == OutOfOrderSequenceNumber.code
 
 
 async def test_a_producer_id_is_given_out_once(horolog_broker: BrokerThread) -> None:
