@@ -61,7 +61,8 @@ def gone(
     """Say what left a topic: when, by which rule or user, which offsets and times.
 
     A deleted topic can be named, too. Removals that follow one another by the same rule are shown
-    as one. --at compares with the time of the first message and the largest time of each removal.
+    as one. Of each, the time of the first message and the largest time are known. Messages that
+    came out of order may have any earlier time, so --at leaves out only what is older than TIME.
     """
     at_ms = None if at is None else parse_moment(at, "--at", SystemClock().now_ms(), any_unit)
     found = ask(Admin, server, lambda admin: _describe(admin, topic, partition))
@@ -87,9 +88,9 @@ async def _describe(admin: Admin, topic: str, partition: int | None) -> Describe
 
 
 def may_have(removal: DescribedRemoval, at_ms: int) -> bool:
-    """Whether removed messages may have had a time. Unknown times are no limit."""
-    first_ms, largest_ms = removal.first_timestamp_ms, removal.largest_timestamp_ms
-    return first_ms <= at_ms and (largest_ms < 0 or at_ms <= largest_ms)
+    """Whether removed messages may have had a time. An unknown largest time is no limit, and the
+    time of the first message is none: later messages may have earlier times."""
+    return removal.largest_timestamp_ms < 0 or at_ms <= removal.largest_timestamp_ms
 
 
 def _as_json(topic: str, topic_id: str, removal: DescribedRemoval) -> str:
@@ -192,6 +193,11 @@ def _as_text(
 ) -> Iterator[str]:
     for removal in removals:
         yield removal_sentence(topic, found.topic_id, removal)
+        if at_ms is not None and removal.first_timestamp_ms > at_ms:
+            yield (
+                f"  Its first message is later than {shown_time(at_ms)}; messages of that time may "
+                "have followed out of order."
+            )
     if not removals:
         time = "" if at_ms is None else f" with the time {shown_time(at_ms)}"
         yield f"Nothing{time} is known to have left {topic}."
@@ -233,11 +239,10 @@ def _messages(removal: DescribedRemoval) -> str:
     elif is_cut:
         offsets += " at least"
         facts.append("number of messages not known")
+    if removal.first_timestamp_ms >= 0:
+        facts.append(f"first time {shown_time(removal.first_timestamp_ms)}")
     if removal.largest_timestamp_ms >= 0:
-        first = (
-            "" if removal.first_timestamp_ms < 0 else f"{shown_time(removal.first_timestamp_ms)} "
-        )
-        facts.append(f"times {first}to {shown_time(removal.largest_timestamp_ms)}")
+        facts.append(f"largest time {shown_time(removal.largest_timestamp_ms)}")
     elif is_cut:
         facts.append("times not known")
     return f"{offsets} ({', '.join(facts)})" if facts else offsets

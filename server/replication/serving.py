@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ...protocol.api.broker.describe_cluster import DESCRIBE_CLUSTER
 from ...protocol.api.groups.find_coordinator import FIND_COORDINATOR
+from ...protocol.api.groups.list_groups import LIST_GROUPS, ListGroupsResponse
 from ...protocol.api.log.count_by_time import CountByTimeRequest
 from ...protocol.api.pieces import Pieces
 from ...protocol.api.registry import APIS
@@ -242,6 +243,7 @@ class Serving:
         gated[METADATA.key] = self._metadata(handlers[METADATA.key])
         gated[DESCRIBE_CLUSTER.key] = self._brokers(handlers[DESCRIBE_CLUSTER.key])
         gated[FIND_COORDINATOR.key] = self._coordinator(handlers[FIND_COORDINATOR.key])
+        gated[LIST_GROUPS.key] = self._groups(gated[LIST_GROUPS.key])
         return gated
 
     def _metadata(self, handler: Handler) -> Handler:
@@ -292,6 +294,18 @@ class Serving:
         def handle(services: Services, request: Any, call: Call) -> Any:
             response = handler(services, request, call)
             return response if self._member.leads else self._addresses.coordinator(call)
+
+        return handle
+
+    def _groups(self, gated: Handler) -> Handler:
+        """Return the handler that lists groups. Clients of Kafka's protocol ask each broker for the
+        groups that it coordinates, and a follower coordinates none."""
+
+        def handle(services: Services, request: Any, call: Call) -> Any:
+            if call.kafka and not self._member.leads:
+                self._addresses.coordinator(call)  # raises: somebody has to list the groups
+                return ListGroupsResponse(groups=[])
+            return gated(services, request, call)
 
         return handle
 

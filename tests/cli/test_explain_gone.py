@@ -65,7 +65,7 @@ def test_retention_is_one_entry_that_grows(horolog_broker: BrokerThread, ask: Ru
     assert gone(ask, "--at", str(now_ms - 15 * HOUR_MS)) == [both]
     assert gone(ask, "--at", str(now_ms)) == []
     told = ask("explain", "gone", "clicks").out
-    assert "clicks-0: offsets 0 to 2 (3 messages, times " in told
+    assert "clicks-0: offsets 0 to 2 (3 messages, first time " in told
     assert "clicks-0 begins at offset 3, and is complete from " in told
 
 
@@ -85,6 +85,26 @@ def test_a_trim_and_a_deletion_name_who_did_it(horolog_broker: BrokerThread, ask
     both = gone(ask)
     assert [each["earlier_topic"] for each in both] == [True, True]
     assert "clicks-0 of the deleted topic" in ask("explain", "gone", "clicks").out
+
+
+def test_a_time_before_that_of_the_first_message_is_not_denied(
+    horolog_broker: BrokerThread, ask: Run
+) -> None:
+    """Messages of a log that is out of order may have any time up to the largest one."""
+    now_ms = append(horolog_broker, 300, 100, 500, 200)
+    ask("topic", "trim", "clicks", "--before", "latest", "--partition", "0")
+    (trim,) = gone(ask)
+    assert (trim["first_timestamp_ms"], trim["largest_timestamp_ms"]) == (
+        now_ms - 300,
+        now_ms - 100,
+    )
+    for at_ms in (now_ms - 500, now_ms - 301, now_ms - 300, now_ms - 200, now_ms - 100):
+        assert gone(ask, "--at", str(at_ms)) == [trim]
+        told = ask("explain", "gone", "clicks", "--at", str(at_ms)).out
+        assert "(4 messages, first time " in told
+        assert "Nothing" not in told
+        assert ("may have followed out of order" in told) == (at_ms < now_ms - 300)
+    assert gone(ask, "--at", str(now_ms - 99)) == []
 
 
 def test_a_topic_of_which_nothing_is_known(ask: Run) -> None:

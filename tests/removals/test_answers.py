@@ -143,7 +143,7 @@ def clicks(server: BrokerThread) -> str:
 
 AT = "2016-11-14T17:24:32Z"
 COMPLETE = "clicks is complete only from 2016-11-14T17:24:33.001Z on"
-GONE = "clicks-0: offsets 0 to 1 (2 messages, times 2016-11-14T17:24:32.000Z to "
+GONE = "clicks-0: offsets 0 to 1 (2 messages, first time 2016-11-14T17:24:32.000Z, largest time "
 
 
 def notes(result: CommandResult) -> list[str]:

@@ -11,6 +11,7 @@ from kafka.errors import KafkaConnectionError
 from horolog import Admin, Consumer, Producer
 from horolog.protocol.api.broker.describe_cluster import DescribeClusterRequest
 from horolog.protocol.api.groups.find_coordinator import FindCoordinatorRequest
+from horolog.protocol.api.groups.list_groups import ListGroupsRequest
 from horolog.protocol.api.groups.offset_commit import (
     OffsetCommitPartition,
     OffsetCommitRequest,
@@ -28,7 +29,12 @@ from horolog.protocol.api.topics.create_topics import (
     CreateTopicsRequest,
 )
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
-from horolog.protocol.errors import InvalidReplicationFactor, NotCoordinator
+from horolog.protocol.errors import (
+    CoordinatorNotAvailable,
+    InvalidReplicationFactor,
+    NotCoordinator,
+    NotLeader,
+)
 from horolog.server.replication import followers
 from horolog.testing.ports import free_port
 from horolog.testing.requests import result
@@ -278,3 +284,44 @@ async def test_as_many_copies_as_there_are_brokers_may_be_asked_for(place: Path)
                 request = CreateTopicsRequest(topics=[topic], validate_only=True)
                 (made,) = (await client.call(request)).topics
                 assert made.error_code == code, (ids, made.error_message)
+
+
+async def test_groups_are_listed_by_clients_that_ask_every_broker(place: Path) -> None:
+    """Of a group's brokers only the leader knows it; Kafka's clients put the lists together."""
+    async with members(place, kafka_listen="127.0.0.1:0") as all_:
+        await all_.start()
+        first = all_[1]
+        await all_.in_sync(first)
+        async with Admin(first.address) as admin:
+            await admin.create_topic(TOPIC)
+            await admin.commit_position("g", TOPIC, 0, 0)
+        listens = [each.broker.addresses.kafka for each in all_.all.values()]
+        for servers in (*listens, ",".join(listens)):
+            async with Admin(f"kafka://{servers}") as admin:
+                assert [each.name for each in await admin.list_groups()] == ["g"]
+                assert await admin.position_names() == ["g"]
+            valid, errors = await asyncio.to_thread(_groups_by_librdkafka, servers)
+            assert (valid, errors) == (["g"], [])
+        async with Admin(all_[2].address) as admin:
+            with pytest.raises(NotLeader):
+                await admin.list_groups()
+
+
+async def test_a_broker_that_knows_no_leader_lists_no_groups(place: Path) -> None:
+    """It says so, because groups that no broker lists seem to be gone."""
+    async with members(place, kafka_listen="127.0.0.1:0") as all_:
+        await all_.start()
+        second = all_[2]
+        await all_[1].stop()
+        await second.stop()
+        await second.start(follow=all_[1])
+        assert second.broker is not None
+        async with wire(str(second.broker.addresses.kafka), kafka_frames) as client:
+            response = await client.call(ListGroupsRequest(), 0)
+        assert response.error_code == CoordinatorNotAvailable.code
+
+
+def _groups_by_librdkafka(bootstrap: str) -> tuple[list[str], list[str]]:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    found = admin.list_consumer_groups(request_timeout=20).result()
+    return [one.group_id for one in found.valid], [str(error) for error in found.errors]

@@ -42,9 +42,6 @@ from .assignors import ASSIGNORS, Assignor, GroupMemberInfo
 from .membership import Membership, fenced
 from .subscription import GroupSubscription, PartitionsCallback
 
-_GONE_ON: Final = (IllegalGeneration, UnknownMemberId, FencedInstanceId)
-"""Errors of a group that went on without this member."""
-
 _CLOSING_S: Final = 5.0
 """Seconds that the commit of a closing consumer may take."""
 
@@ -105,14 +102,15 @@ class ConsumerGroup:
 
     @property
     def needs_poll(self) -> bool:
-        """Whether there is something to do before more messages are returned."""
+        """Whether `poll` has something to do before more messages are returned. A join that has
+        not ended is nothing to do: messages of the partitions that stay are returned meanwhile."""
         member = self.membership
         return bool(
-            member.rebalances
+            (member.rebalances if self._joining is None else self._joining.done())
             or member.lost is not None
             or member.failure is not None
             or self._target is not None
-            or (self._joining is not None and self._joining.done())
+            or self._drops_all
         )
 
     async def poll(self, wait_ms: int) -> bool:
@@ -125,6 +123,8 @@ class ConsumerGroup:
         """
         member = self.membership
         member.note_poll()
+        if self._may_commit:
+            await self._commit_in_time()  # first, because the answer tells what the group did
         member.check()
         if member.lost is not None:
             await self._drop_all()
@@ -139,9 +139,14 @@ class ConsumerGroup:
             if member.rebalances:
                 await self._prepare()
                 self._start_joining()
-        elif self.subscription.auto_commit and self._joining is None:
-            await self._commit_in_time()
         return not self._assigned.is_empty or self._joining is None
+
+    @property
+    def _may_commit(self) -> bool:
+        """Whether positions are committed by themselves now: not in a rebalance, which commits what
+        it takes away."""
+        idle = self._joining is None and self._target is None and not self.needs_poll
+        return self.subscription.auto_commit and self.membership.is_member and idle
 
     async def commit(self, positions: Sequence[Position]) -> None:
         """Commit positions as a member of the current generation. Raises an error that says that
@@ -162,11 +167,14 @@ class ConsumerGroup:
                 partial(commit, self._route, group, positions, committer=committer)
             )
             self._committed |= {(one.topic, one.partition): one.offset for one in positions}
-        except FencedInstanceId:
+        except FencedInstanceId as error:
+            member.note_refusal(committer.generation, error)
             raise fenced(group, member.instance_id) from None
-        except _GONE_ON as error:
+        except (IllegalGeneration, UnknownMemberId) as error:
+            member.note_refusal(committer.generation, error)
             raise type(error)(self._not_committed(error.name)) from error
         except RebalanceInProgress as error:
+            member.note_refusal(committer.generation, error)
             raise RebalanceInProgress(
                 f"nothing was committed: group {group} is rebalancing; the next fetch takes part"
             ) from error

@@ -233,12 +233,14 @@ class Membership:
             )
             check_code(response.error_code)
         except HorologError as error:
-            if not self._joining and request.generation_id == self.generation:
-                self._note(error)
+            self.note_refusal(request.generation_id, error)
 
-    def _note(self, error: HorologError) -> None:
-        """Record the answer to a heartbeat. Other errors are no answer: the session goes on for
-        now, and the next heartbeat tries again."""
+    def note_refusal(self, generation: int, error: HorologError) -> None:
+        """Record how the coordinator answered a heartbeat or a commit of a member of `generation`.
+        Other errors are no answer: the session goes on for now, and the next heartbeat tries
+        again."""
+        if self._joining or generation != self.generation:
+            return  # the join tells what became of the member
         match error:
             case RebalanceInProgress():
                 self.rebalances = True
