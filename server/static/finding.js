@@ -3,7 +3,7 @@
 import { ask, Refused } from "/static/api.js";
 import { valueOf } from "/static/detail.js";
 import { byId, html, replace, setText } from "/static/dom.js";
-import { count, isoTime, size, time } from "/static/format.js";
+import { count, goneSince, isoTime, size, time } from "/static/format.js";
 import { showFrom } from "/static/messages.js";
 import { mark, shownSegments } from "/static/segments.js";
 
@@ -70,9 +70,7 @@ function refuse(text) {
 function show(answer) {
   const what = answer.by === "append" ? "appended then" : "of that time";
   mark(answer.target_ms);
-  const gone = answer.complete_from_ms !== null && answer.complete_from_ms > answer.target_ms;
-  const asked = html("p", { class: "note" }, `${time(answer.target_ms)} UTC`
-    + (gone ? `: before ${time(answer.complete_from_ms)} UTC messages are gone, perhaps earlier answers too` : ""));
+  const asked = html("p", { class: "note" }, `${time(answer.target_ms)} UTC.${goneSince(answer.target_ms, answer, "partition")}`);
   if (answer.offset === null) {
     replace(byId("found"), html("div", { class: "answer" }, asked,
       html("p", {}, `No message is ${what} or later: the log ends at offset ${count(answer.end_offset)}.`), stepsOf(answer)));
