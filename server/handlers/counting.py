@@ -81,7 +81,7 @@ async def counted(
             )
         begin_offset = max(begin_offset, request.from_offset)
     response = CountByTimeResponse(end_offset=end_offset)
-    response.complete_from_ms = await _complete_from_ms(services, log, request.by)
+    response.complete_from_ms = await complete_from_ms(services, log, request.by)
     counts = array("q", bytes(8 * (intervals + no_end)))
     window = ReadWindow.between(request.from_ms, -1 if no_end else request.until_ms)
     count = _by_append if request.by == BY_APPEND else _by_timestamp
@@ -98,7 +98,9 @@ async def counted(
     return response
 
 
-async def _complete_from_ms(services: Services, log: Log, by: str) -> int:
+async def complete_from_ms(services: Services, log: Log, by: str) -> int:
+    """Return the time, by `by`, from which on no message has left a log, which is prepared; 0 if
+    none has left it, -1 if that is not known."""
     if by != BY_APPEND:
         return services.completeness.complete_from_ms(log)
     if log.log_start_offset < log.log_end_offset:

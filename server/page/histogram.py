@@ -8,7 +8,7 @@ from ...values import value_class
 from ..handlers.base import Services
 from ..handlers.counting import counted
 from .access import PARTITION_MAX, PageRefusal, Query
-from .removed import removed_since, show_removal
+from .removed import REMOVALS, removed_since, show_removal
 
 MAX_BARS: Final = 200
 PARTITIONS_AT_ONCE: Final = 200
@@ -17,8 +17,6 @@ READ_BYTES: Final = 64 << 20
 """Bytes read after which an answer ends, with the partition in progress."""
 SECONDS: Final = 2.0
 """Time after which an answer ends, with the segment in progress."""
-REMOVALS: Final = 10
-"""Largest number of removals in an answer."""
 
 
 @value_class

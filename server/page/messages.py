@@ -24,10 +24,11 @@ from ...storage.read.search import FoundMessage
 from ...storage.read.slices import Slice
 from ...times import TimeError, parse_time
 from ...values import value_class
-from ..completeness import NOT_KNOWN
 from ..handlers.base import Services
+from ..handlers.counting import complete_from_ms
 from ..work import searched
 from .access import PageRefusal, Query, asked_log
+from .removed import REMOVALS, removed_since, show_removal
 
 BY_TIME, BY_APPEND = "timestamp", "append"
 
@@ -295,6 +296,9 @@ def show_bytes(data: bytes | None, how: Shown = IN_PART) -> dict[str, object] | 
 async def find(services: Services, query: Query) -> dict[str, object]:
     """Return the first message at or after time `at`; `by` is `timestamp` or `append`.
 
+    `complete_from_ms` is the time, by `by`, from which on no message has left the partition; None
+    if it is not known. If it is later than `at`, `removed` has the last removals of messages that
+    might have been found.
     A text that is not a time is not an error of the page: `refused` then says what to write.
     """
     by = query.text("by", BY_TIME)
@@ -312,6 +316,9 @@ async def find(services: Services, query: Query) -> dict[str, object]:
         else reader.find_append_time(log, target_ms)
     )
     found = await searched(services.work, turns, search)
+    known_ms = await complete_from_ms(services, log, by)
+    removed = removed_since(services, log.topic, target_ms, known_ms, by_append=by == BY_APPEND)
+    removed = [each for each in removed if each.partition == log.partition]
     answer: dict[str, object] = {
         "target_ms": target_ms,
         "by": by,
@@ -319,7 +326,8 @@ async def find(services: Services, query: Query) -> dict[str, object]:
         "timestamp_ms": None if found is None else found.timestamp_ms,
         "log_start_offset": log.log_start_offset,
         "end_offset": log.high_watermark,
-        "complete_from_ms": _complete_from_ms(services, log) if by == BY_TIME else None,
+        "complete_from_ms": known_ms if known_ms >= 0 else None,
+        "removed": [show_removal(each) for each in removed[-REMOVALS:]],
         "how": _how(log, target_ms, found) if by == BY_TIME else None,
         "message": None,
     }
@@ -330,11 +338,6 @@ async def find(services: Services, query: Query) -> dict[str, object]:
                 await turns.give_way()
             answer["message"] = show_message(log, read.messages[0])
     return answer
-
-
-def _complete_from_ms(services: Services, log: Log) -> int | None:
-    complete_from_ms = services.completeness.complete_from_ms(log)
-    return None if complete_from_ms == NOT_KNOWN else complete_from_ms
 
 
 def _how(log: Log, target_ms: int, found: FoundMessage | None) -> dict[str, object]:

@@ -1,9 +1,14 @@
 """What left a topic, for answers of the page that lack it: without the rules, which may reveal
 settings and users."""
 
+from typing import Final
+
 from ...storage.directory.journal import Removal
 from ..handlers.base import Services
 from ..handlers.removals import removals_of
+
+REMOVALS: Final = 10
+"""Largest number of removals in an answer with JSON."""
 
 
 def removed_since(

@@ -4,7 +4,7 @@ import { note, numbers } from "/static/address.js";
 import { ask, Refused } from "/static/api.js";
 import { stepOf, tickNames, ticksOf } from "/static/axis.js";
 import { byId, html, replace, setText, svg } from "/static/dom.js";
-import { count, several, span, time } from "/static/format.js";
+import { count, goneSince, several, span, time } from "/static/format.js";
 import { showWindow } from "/static/messages.js";
 
 const AXIS = 34;
@@ -175,18 +175,9 @@ function showNote() {
   setText("bars-note", `${several(shown, "message")} from ${time(answer.from_ms)} to before ${time(answer.until_ms)} UTC, in bars of ${span(answer.every_ms)}.`
     + (others > 0 && !answer.next ? ` ${several(others, "message")} of other times.` : "")
     + (whole.untimed ? ` ${several(whole.untimed, "message")} without a time.` : "")
-    + goneOf(answer)
+    + goneSince(answer.from_ms, answer, "topic")
     + (answer.next ? " Counting goes on." : "")
     + (view.maySeeRetention ? "" : " The retention start is hidden: needs the right DescribeConfigs on the topic."));
-}
-
-// From when on nothing is missing, if the stretch begins before that.
-function goneOf({ from_ms: from, complete_from_ms: complete, removed }) {
-  if (complete === null) return " It is not known what left the topic.";
-  if (complete <= from) return "";
-  const causes = [...new Set(removed.map(({ cause }) => cause))].join(", ");
-  const last = Math.max(...removed.map(({ at_ms: at }) => at));
-  return ` Complete from ${time(complete)} UTC on: earlier messages are gone${causes ? ` (${causes}, last at ${time(last)} UTC)` : ""}.`;
 }
 
 export function draw() {

@@ -3,7 +3,7 @@
 import { ask, Refused } from "/static/api.js";
 import { valueOf } from "/static/detail.js";
 import { byId, html, replace, setText } from "/static/dom.js";
-import { count, isoTime, size, time } from "/static/format.js";
+import { count, goneSince, isoTime, size, time } from "/static/format.js";
 import { showFrom } from "/static/messages.js";
 import { mark, shownSegments } from "/static/segments.js";
 
@@ -67,17 +67,10 @@ function refuse(text) {
   replace(byId("found"), html("div", { class: "answer refused" }, text));
 }
 
-// What may be missing, if the partition is not complete from the searched time on.
-function goneOf({ by, target_ms: target, complete_from_ms: complete }) {
-  if (complete === null) return by === "append" ? "" : ": it is not known what left the partition, perhaps earlier answers";
-  if (complete <= target) return "";
-  return `: before ${time(complete)} UTC messages are gone, perhaps earlier answers too`;
-}
-
 function show(answer) {
   const what = answer.by === "append" ? "appended then" : "of that time";
   mark(answer.target_ms);
-  const asked = html("p", { class: "note" }, `${time(answer.target_ms)} UTC${goneOf(answer)}`);
+  const asked = html("p", { class: "note" }, `${time(answer.target_ms)} UTC.${goneSince(answer.target_ms, answer, "partition")}`);
   if (answer.offset === null) {
     replace(byId("found"), html("div", { class: "answer" }, asked,
       html("p", {}, `No message is ${what} or later: the log ends at offset ${count(answer.end_offset)}.`), stepsOf(answer)));

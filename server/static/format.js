@@ -54,6 +54,15 @@ export function rate(perSecond) {
   return `${perSecond < 10 ? Number(perSecond.toFixed(1)) : count(Math.round(perSecond))}/s`;
 }
 
+// From when on nothing is missing, and what went, if a stretch of time begins before that.
+export function goneSince(from, { complete_from_ms: complete, removed }, where) {
+  if (complete === null) return ` What left the ${where} before its log start is not known.`;
+  if (complete <= from) return "";
+  const causes = [...new Set(removed.map(({ cause }) => cause))].join(", ");
+  const last = Math.max(...removed.map(({ at_ms: at }) => at));
+  return ` Complete from ${time(complete)} UTC on: earlier messages are gone${causes ? ` (${causes}, last at ${time(last)} UTC)` : ""}.`;
+}
+
 // As the command line shows text (printable.py), but for ends of lines and tabs, which values have:
 // what moves, hides or turns what is read is escaped.
 export function printable(text) {

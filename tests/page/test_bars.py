@@ -222,3 +222,11 @@ def test_it_says_from_when_on_a_topic_is_complete(open_page: Open, broker: Broke
     said = page.locator("#bars-note")
     expect(said).to_contain_text(re.compile(r"2 messages from .* Complete from \S+ \S+ UTC on: "))
     expect(said).to_contain_text("earlier messages are gone (trim, last at ")
+    for by in ("timestamp", "append"):
+        page.locator("#by").select_option(by)
+        page.locator("#at").fill("@-1h")
+        page.keyboard.press("Enter")
+        found = page.locator("#found .note")
+        expect(found).to_contain_text(re.compile(r"UTC\. Complete from \S+ \S+ UTC on: earlier"))
+        expect(found).to_contain_text("messages are gone (trim, last at ")
+        page.locator("#found").evaluate("element => element.replaceChildren()")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import horolog
 from horolog import blocking
+from horolog.client.administer.searching import By
 from horolog.client.results import FindResult
 from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult
@@ -125,8 +126,10 @@ def test_answers_say_what_a_plain_list_says(
         assert {each.partition for each in found.removed} == missed & {partition}
 
 
-async def _find(admin: horolog.Admin, *, topic: str, partition: int, at_ms: int) -> FindResult:
-    return await admin.find_offset(topic, partition, timestamp_ms=at_ms)
+async def _find(
+    admin: horolog.Admin, *, topic: str, partition: int, at_ms: int, by: By = "timestamp"
+) -> FindResult:
+    return await admin.find_offset(topic, partition, timestamp_ms=at_ms, by=by)
 
 
 async def _topics(broker: Any) -> int:
@@ -262,7 +265,16 @@ def test_the_page_tells(server: BrokerThread, clicks: str) -> None:
     assert (removal["cause"], removal["messages"], "rule" in removal) == ("trim", 2, False)
     later = get(f"histogram?topic={clicks}&from={T0 + 1001}&until={T0 + 9000}&bars=3")
     assert (later["complete_from_ms"], later["removed"]) == (T0 + 1001, [])
-    assert get(f"find?topic={clicks}&partition=0&at={T0}")["complete_from_ms"] == T0 + 1001
+    for by in ("timestamp", "append"):
+        found = get(f"find?topic={clicks}&partition=0&at={T0}&by={by}")
+        own = with_admin(server, partial(_find, topic=clicks, partition=0, at_ms=T0, by=by))
+        assert found["complete_from_ms"] == own.complete_from_ms
+        (removal,) = found["removed"]
+        assert (removal["cause"], removal["messages"], "rule" in removal) == ("trim", 2, False)
+        late = get(f"find?topic={clicks}&partition=0&at={own.complete_from_ms}&by={by}")
+        assert (late["complete_from_ms"], late["removed"]) == (own.complete_from_ms, [])
+        other = get(f"find?topic={clicks}&partition=1&at={T0}&by={by}")
+        assert (other["complete_from_ms"], other["removed"]) == (0, [])
 
 
 def test_what_is_not_known_is_said(server: BrokerThread) -> None:
@@ -272,6 +284,9 @@ def test_what_is_not_known_is_said(server: BrokerThread) -> None:
         broker.directory.log("adopted", 0).expiry.trim(1)  # as a log that came from elsewhere
 
     server.in_loop(forget)
+    with urlopen(f"http://{server.http_address}/page/find?topic=adopted&at={T0}") as answer:
+        shown = json.load(answer)
+    assert (shown["complete_from_ms"], shown["removed"]) == (None, [])
     before = asked(server)
     told = run(server, "consume", "adopted", "--from", AT)
     assert notes(told) == ["it is not known what left adopted: see `horolog explain gone adopted`"]
