@@ -149,6 +149,21 @@ def test_consume_reads_the_window_that_a_name_means(ask: Run, clicks: str) -> No
     assert [one["offset"] for one in read.objects] == [0, 1, 2, 3, 4]
 
 
+def test_messages_of_a_topic_beside_a_window_do_not_count_in_the_window(
+    ask: Run, clicks: str
+) -> None:
+    read = ask("consume", f"{clicks}..{HOUR}", clicks)
+    assert read.err.startswith("horolog: 8 messages in all; 3 messages in the window; ")
+    read = ask("consume", f"{clicks}..{HOUR}", clicks, "--grep", "0")
+    assert read.err.startswith("horolog: 2 messages in all; 3 messages in the window; ")
+    read = ask("consume", f"{clicks}..{HOUR}", clicks, "-n", "4")
+    assert read.err.startswith(
+        "horolog: 4 messages in all, as many as -n asks for; at least 3 messages in the window; "
+    )
+    read = ask("consume", f"{clicks}..{HOUR}", "--grep", "0")
+    assert read.err.startswith("horolog: 1 of 3 messages in the window; ")
+
+
 @pytest.mark.parametrize(
     "options", [("--from", "2016-11-14T14:00:00Z"), ("--by", "append"), ("--offsets-between",)]
 )
