@@ -4,13 +4,14 @@ search by time finds its offset, and how a topic's name is read."""
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from ..client.administer.admin import Admin
 from ..client.cluster.servers import Servers
 from ..client.consume.consumer import Consumer
+from ..client.errors import ConnectionFailed
 from ..client.results import TopicDescription
 from ..clock import SystemClock
 from ..protocol.api.log.describe_log import (
@@ -19,7 +20,8 @@ from ..protocol.api.log.describe_log import (
     DescribeLogPartitionResult,
 )
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
-from ..protocol.window_topics import WindowName, parse_window_name, window_name
+from ..protocol.errors import InvalidTopic, UnknownTopicOrPartition
+from ..protocol.window_topics import SEPARATOR, WindowName, parse_window_name, window_name
 from ..times import format_time, later
 from .broker_requests import ask, partitions_of
 from .gone import gone
@@ -303,43 +305,96 @@ def _offset_as_text(
 explain.command()(offset)
 
 
-def topic(topic: TopicName, as_json: Json = False) -> None:
-    """Say how a topic's name is read: as an ordinary name, or as a window of another topic.
+@dataclass(frozen=True, slots=True)
+class NameMeaning:
+    """What the name of a topic means at a broker."""
 
-    No broker is asked. A topic that exists under such a name keeps its meaning there.
+    kind: Literal["topic", "window", "none"]
+    window: WindowName | None
+    """The window that the name says. A name of no topic can say one, too."""
+    why: str
+
+
+def topic(topic: TopicName, server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
+    """Say how a topic's name is read: as a topic, as a window of another topic, or as neither.
+
+    A topic that exists under a window's name keeps its meaning. If no broker is named and none
+    runs at the usual address, the name alone is read.
     """
-    window = parse_window_name(topic)
+    try:
+        meaning = ask(Admin, server, lambda admin: _meaning(admin, topic, kafka=server.kafka))
+    except ConnectionFailed as error:
+        if server != DEFAULT_SERVER:
+            raise
+        meaning = _meaning_alone(topic, str(error))
     if as_json:
-        emit([_name_as_json(topic, window)])
+        emit([_name_as_json(topic, meaning)])
     else:
-        emit(_name_as_text(topic, window))
+        emit(_name_as_text(topic, meaning))
 
 
-def _name_as_json(name: str, window: WindowName | None) -> str:
+async def _meaning(admin: Admin, name: str, *, kafka: bool) -> NameMeaning:
+    parsed = parse_window_name(name)
+    try:
+        window = await admin.find_window(name)
+        await admin.partition_count(name if window is None else window.base)
+    except (UnknownTopicOrPartition, InvalidTopic):
+        return NameMeaning("none", parsed, _why_none(name, parsed))
     if window is None:
-        return json_line(topic=name, window=False)
+        rest = "" if parsed is None else f", so the name means no window of {parsed.base}"
+        return NameMeaning("topic", None, f"a topic of this name exists{rest}")
+    why = f"the name ends with the times of a window, and {window.base} exists"
+    if kafka:
+        why += "; only Horolog serves it as a topic, elsewhere `horolog consume` reads it"
+    return NameMeaning("window", window, why)
+
+
+def _meaning_alone(name: str, problem: str) -> NameMeaning:
+    parsed = parse_window_name(name)
+    if parsed is None or parsed.is_empty:
+        return NameMeaning("none", parsed, _why_none(name, parsed, problem))
+    why = f"the name ends with the times of a window; whether {parsed.base} exists is not known: "
+    return NameMeaning("window", parsed, why + problem)
+
+
+def _why_none(name: str, parsed: WindowName | None, problem: str | None = None) -> str:
+    if parsed is not None:
+        if parsed.is_empty:
+            return "no time is in a window that ends at or before its start"
+        return f"it reads as a window of {parsed.base}, and there is no topic {parsed.base}"
+    rest = " (what follows the dots is no time, so it is no window)" if SEPARATOR in name else ""
+    if problem is None:
+        return f"it is an ordinary name{rest}, and there is no such topic"
+    return f"it is an ordinary name{rest}; whether there is such a topic is not known: {problem}"
+
+
+def _name_as_json(name: str, meaning: NameMeaning) -> str:
+    window = meaning.window
     return json_line(
-        topic=name,
-        window=True,
-        base=window.base,
-        from_ms=window.from_ms,
-        until_ms=window.until_ms,
-        by="append" if window.by_append else "create",
-        empty=window.is_empty,
+        {"name": name, "is": meaning.kind},
+        base=None if window is None else window.base,
+        from_ms=None if window is None else window.from_ms,
+        until_ms=None if window is None else window.until_ms,
+        by=None if window is None else "append" if window.by_append else "create",
+        why=meaning.why,
     )
 
 
-def _name_as_text(name: str, window: WindowName | None) -> list[str]:
+def _name_as_text(name: str, meaning: NameMeaning) -> list[str]:
+    window = meaning.window
+    if meaning.kind == "none":
+        return [f"{name}: {meaning.why}."]
     if window is None:
-        return [f"{name} is an ordinary name."]
+        return [f"{name} is a topic: {meaning.why}."]
     times = "append time" if window.by_append else "time"
     span = f"from {format_time(window.from_ms)} on, open to what is still to come"
     if window.until_ms is not None:
         span = f"from {format_time(window.from_ms)} up to, without, {format_time(window.until_ms)}"
-    lines = [f"{name} is a window of {window.base}: the messages whose {times} is {span}."]
-    if window.is_empty:
-        lines.append("No time is in it, so there is no such topic.")
-    elif (written := window_name(window)) != name:
+    lines = [
+        f"{name} is a window of {window.base}: the messages whose {times} is {span}.",
+        f"{meaning.why[0].upper()}{meaning.why[1:]}.",
+    ]
+    if (written := window_name(window)) != name:
         lines.append(
             f"{written} is the same window under another name, with positions of its own in a "
             "group."

@@ -371,6 +371,12 @@ class Consumption:
     def _counted(self, messages: int) -> str:
         """Return how many messages were in the windows and, if these are others, handed out."""
         found = f"{messages:,} {plural(messages, 'message')}"
+        if len(self._windows) < len(self._sources):
+            # Messages of topics beside the windows were handed out, too.
+            given_out = f"{self._given_out:,} {plural(self._given_out, 'message')} in all"
+            if self._left == 0:
+                return f"{given_out}, as many as -n asks for; at least {found}"
+            return f"{given_out}; {found}"
         if self._left == 0:
             return f"{self._given_out:,}, as many as -n asks for, of at least {found}"
         if self._given_out != messages:

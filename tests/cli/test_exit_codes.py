@@ -65,6 +65,8 @@ WITH_A_BROKER = [
     ["group", "delete", "name"],
     ["explain", "offset", "here", "--at", TIME],
     ["explain", "retention", "here"],
+    ["explain", "topic", "here"],
+    ["explain", "topic", "here..20161114T14Z..1h"],
     ["doctor"],
     ["pipeline", "lag"],
     ["pipeline", "replay", "here", *OUT, "--plan"],

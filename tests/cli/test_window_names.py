@@ -1,10 +1,12 @@
 """A window's name in place of a topic: `horolog explain topic`, `horolog consume`."""
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from horolog.client.cluster.servers import parse_servers
 from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult, Program
 
@@ -33,25 +35,108 @@ def at_ms(time: str) -> int:
     )
 
 
-def test_explain_topic(run: Run) -> None:
-    told = run("explain", "topic", f"clicks..{HOUR}").out
-    assert "a window of clicks" in told
+def test_explain_topic(ask: Run, clicks: str) -> None:
+    told = ask("explain", "topic", f"{clicks}..{HOUR}").out
+    assert f"a window of {clicks}" in told
     assert "2016-11-14T14:00:00.000Z up to, without, 2016-11-14T15:00:00.000Z" in told
-    assert "clicks..20161114T140000Z..20161114T150000Z is the same window" in told
-    assert "ordinary" in run("explain", "topic", "clicks..yesterday").out
-    assert "no such topic" in run("explain", "topic", "clicks..20161114T14Z..0h").out
-    (found,) = run("explain", "topic", "clicks..20161114T14Z..append", "--json").objects
-    assert found == {
-        "topic": "clicks..20161114T14Z..append",
-        "window": True,
-        "base": "clicks",
-        "from_ms": at_ms("14:00:00"),
-        "until_ms": None,
-        "by": "append",
-        "empty": False,
-    }
+    assert f"{clicks}..20161114T140000Z..20161114T150000Z is the same window" in told
+    assert f"{clicks} is a topic" in ask("explain", "topic", clicks).out
+    assert "no such topic" in ask("explain", "topic", f"{clicks}..yesterday").out
+    assert "no time is in a window" in ask("explain", "topic", f"{clicks}..20161114T14Z..0h").out
+    assert "no topic nowhere" in ask("explain", "topic", f"nowhere..{HOUR}").out
+
+
+NO_WINDOW = {"base": None, "from_ms": None, "until_ms": None, "by": None}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "why"),
+    [
+        ("clicks", {"is": "topic", **NO_WINDOW}, "a topic of this name exists"),
+        (
+            f"clicks..{HOUR}",
+            {
+                "is": "window",
+                "base": "clicks",
+                "from_ms": at_ms("14:00:00"),
+                "until_ms": at_ms("15:00:00"),
+                "by": "create",
+            },
+            "the name ends with the times of a window, and clicks exists",
+        ),
+        (
+            "clicks..20161114T14Z..append",
+            {
+                "is": "window",
+                "base": "clicks",
+                "from_ms": at_ms("14:00:00"),
+                "until_ms": None,
+                "by": "append",
+            },
+            "the name ends with the times of a window, and clicks exists",
+        ),
+        (
+            f"nowhere..{HOUR}",
+            {
+                "is": "none",
+                "base": "nowhere",
+                "from_ms": at_ms("14:00:00"),
+                "until_ms": at_ms("15:00:00"),
+                "by": "create",
+            },
+            "it reads as a window of nowhere, and there is no topic nowhere",
+        ),
+        (
+            "clicks..20161114T14Z..0h",
+            {
+                "is": "none",
+                "base": "clicks",
+                "from_ms": at_ms("14:00:00"),
+                "until_ms": at_ms("14:00:00"),
+                "by": "create",
+            },
+            "no time is in a window that ends at or before its start",
+        ),
+        ("nosuch", {"is": "none", **NO_WINDOW}, "it is an ordinary name, and there is no such "),
+        (
+            "clicks..yesterday",
+            {"is": "none", **NO_WINDOW},
+            "it is an ordinary name (what follows the dots is no time, so it is no window), and ",
+        ),
+        ("a/b", {"is": "none", **NO_WINDOW}, "it is an ordinary name, and there is no such topic"),
+    ],
+)
+def test_explain_topic_as_json(
+    ask: Run, clicks: str, name: str, expected: dict[str, object], why: str
+) -> None:
+    """The keys and words are those that checks from outside rely on."""
+    (found,) = ask("explain", "topic", name, "--json").objects
+    assert found.pop("why").startswith(why)
+    assert list(found) == ["name", "is", "base", "from_ms", "until_ms", "by"]
+    assert found == {"name": name, **expected}
+    (again,) = ask("topic", "list", "--json").objects
+    assert again["topic"] == clicks, "asking creates no topic"
+
+
+def test_explain_topic_reads_the_name_alone_if_no_broker_is_named(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        free = f"127.0.0.1:{unused.getsockname()[1]}"
+    monkeypatch.setattr("horolog.cli.explain.DEFAULT_SERVER", parse_servers(free))
+    monkeypatch.setenv("HOROLOG_SERVER", free)
+    (found,) = run("explain", "topic", f"clicks..{HOUR}", "--json").objects
+    assert (found["is"], found["base"], found["by"]) == ("window", "clicks", "create")
+    assert "whether clicks exists is not known" in found["why"]
+    assert free in found["why"]
     (found,) = run("explain", "topic", "clicks", "--json").objects
-    assert found == {"topic": "clicks", "window": False}
+    assert found == {"name": "clicks", "is": "none", **NO_WINDOW, "why": found["why"]}
+    assert "whether there is such a topic is not known" in found["why"]
+    (found,) = run("explain", "topic", "clicks..20161114T14Z..0h", "--json").objects
+    assert (found["is"], found["why"]) == (
+        "none",
+        "no time is in a window that ends at or before its start",
+    )
 
 
 def test_consume_reads_the_window_that_a_name_means(ask: Run, clicks: str) -> None:
@@ -62,6 +147,21 @@ def test_consume_reads_the_window_that_a_name_means(ask: Run, clicks: str) -> No
     assert [one["value"] for one in read.objects] == ["1", "2"]
     read = ask("consume", f"{clicks}..20161114T14Z..append", "--json")
     assert [one["offset"] for one in read.objects] == [0, 1, 2, 3, 4]
+
+
+def test_messages_of_a_topic_beside_a_window_do_not_count_in_the_window(
+    ask: Run, clicks: str
+) -> None:
+    read = ask("consume", f"{clicks}..{HOUR}", clicks)
+    assert read.err.startswith("horolog: 8 messages in all; 3 messages in the window; ")
+    read = ask("consume", f"{clicks}..{HOUR}", clicks, "--grep", "0")
+    assert read.err.startswith("horolog: 2 messages in all; 3 messages in the window; ")
+    read = ask("consume", f"{clicks}..{HOUR}", clicks, "-n", "4")
+    assert read.err.startswith(
+        "horolog: 4 messages in all, as many as -n asks for; at least 3 messages in the window; "
+    )
+    read = ask("consume", f"{clicks}..{HOUR}", "--grep", "0")
+    assert read.err.startswith("horolog: 1 of 3 messages in the window; ")
 
 
 @pytest.mark.parametrize(
@@ -92,4 +192,8 @@ def test_a_topic_of_such_a_name_keeps_its_meaning(
         Program(broker.address).ok("produce", folder.name[:-2], stdin="mine\n")
         Program(broker.address).ok("produce", "clicks", stdin="other\n")
         read = run("consume", folder.name[:-2], "--json")
+        (found,) = run("explain", "topic", folder.name[:-2], "--json").objects
+    assert found["is"] == "topic"
+    assert found["base"] is None
+    assert found["why"] == "a topic of this name exists, so the name means no window of clicks"
     assert [one["value"] for one in read.objects] == ["mine"]
