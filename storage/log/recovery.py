@@ -9,6 +9,7 @@ its end, and only reads that need them are refused.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Final, cast
 
 from ...protocol.errors import StorageError
 from ...protocol.records.kernel.terms import Problem
@@ -28,6 +29,14 @@ from ..segment.segment import Segment
 from .retention import RemovedRange
 
 _OFFSET_BYTES = 8
+
+_READ_BYTES: Final = 4096
+"""What each read of a torn write costs beside its bytes."""
+
+_SURVEY_BYTES: Final = 4 << 20
+_SURVEYS: Final = 4
+"""Messages behind a torn write are searched for with reads of at most `_SURVEY_BYTES`, and
+`_SURVEYS` times its size: producers may send what looks like the beginnings of messages."""
 
 OnTorn = Callable[[RemovedRange], None]
 """Called with what is about to be cut off at the end of a log."""
@@ -259,18 +268,19 @@ class Recovery:
     def _end_of_torn(
         self, torn: Segment, scan: SegmentScan, later: Sequence[Segment]
     ) -> tuple[int, bool]:
-        """Return the offset after the last message that can be read behind a torn write, or that
-        offset, and whether no other bytes follow."""
+        """Return the offset after the last message that is found behind a torn write, or where that
+        begins, and whether no other bytes follow."""
         end, whole = scan.next_offset, False
         for segment in (torn, *later):
             position = scan.good_bytes if segment is torn else 0
+            limit_bytes = _SURVEY_BYTES + _SURVEYS * (segment.size_bytes - position)
             if segment is not torn:
                 end, whole = max(end, segment.base_offset), True
             is_last = segment is (later[-1] if later else torn)
             try:
                 with closing(self._seams.files.open(segment.log_path, read_only=True)) as file:
                     survey = LogSurvey(
-                        file,
+                        cast("File", _LimitedReads(file, limit_bytes)),
                         segment.size_bytes,
                         next_offset=end,
                         limit_offset=None if is_last else segment.next_offset,
@@ -307,6 +317,21 @@ class Recovery:
             )
         if later:
             files.sync_directory(later[0].log_path.parent)
+
+
+class _LimitedReads:
+    """A file that is only read, and not without limit: beyond it, `OSError` is raised."""
+
+    def __init__(self, file: File, limit_bytes: int) -> None:
+        self._file = file
+        self._left_bytes = limit_bytes
+
+    def pread(self, size: int, position: int) -> bytes:
+        if self._left_bytes < 0:
+            raise OSError("the search for messages behind a torn write took too long")
+        data = self._file.pread(size, position)
+        self._left_bytes -= len(data) + _READ_BYTES
+        return data
 
 
 def check_end(segment: Segment, scan: SegmentScan, *, gaps: bool) -> SegmentScan:

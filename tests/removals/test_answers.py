@@ -277,6 +277,21 @@ def test_the_page_tells(server: BrokerThread, clicks: str) -> None:
         assert (other["complete_from_ms"], other["removed"]) == (0, [])
 
 
+def test_the_page_names_truncations(server: BrokerThread) -> None:
+    store(server, "cut", [[T0, T0 + 1, T0 + 2]], [])
+
+    async def cut(broker: Any) -> None:
+        broker.directory.log("cut", 0).truncate(1)
+
+    server.in_loop(cut)
+    path = f"histogram?topic=cut&from={T0}&until={T0 + 9}&bars=3"
+    with urlopen(f"http://{server.http_address}/page/{path}") as answer:
+        found = json.load(answer)
+    assert found["complete_from_ms"] == T0 + 3
+    (removal,) = found["removed"]
+    assert (removal["cause"], removal["messages"], "rule" in removal) == ("truncation", 2, False)
+
+
 def test_what_is_not_known_is_said(server: BrokerThread) -> None:
     store(server, "adopted", [[T0, T0 + 1000]], [])
 

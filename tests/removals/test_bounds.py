@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from horolog import blocking
 from horolog.storage.directory.journal import (
     MAX_JOURNAL_BYTES,
@@ -150,7 +152,7 @@ class CountedFile(QuickFile):
 class ReadBytes(QuickFiles):
     """Counts the bytes that are read of files."""
 
-    read = 0
+    read = reads = 0
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> QuickFile:
         file = super().open(path, create=create, read_only=read_only)
@@ -160,6 +162,29 @@ class ReadBytes(QuickFiles):
 
     def _add(self, read_bytes: int) -> None:
         self.read += read_bytes
+        self.reads += 1
+
+
+@pytest.mark.parametrize("claimed_bytes", [100, 40_000, 1 << 24])
+def test_a_start_reads_a_hostile_tail_a_few_times(tmp_path: Path, claimed_bytes: int) -> None:
+    """A tail full of what looks like the beginnings of messages, which a producer may have sent."""
+    data = DataDirectory(tmp_path / "data")
+    data.open().create_topic("t", 1, {})
+    for number in range(10):
+        data.append("t", 1000 + number)
+    killed = data.copy(tmp_path / "killed")
+    path = killed.path / "t-0" / f"{0:020d}.log"
+    head = (12).to_bytes(8, "big") + claimed_bytes.to_bytes(4, "big") + bytes(4) + b"\1" + bytes(9)
+    tail = head * 40_000
+    path.write_bytes(path.read_bytes() + tail)
+    killed.files = files = ReadBytes()
+    assert killed.open().log("t", 0).log_end_offset == 10
+    assert files.read < 8 * len(tail) + (16 << 20)
+    assert files.reads < 10_000
+    (entry,) = killed.directory.truncations.of("t")
+    assert (entry.first_offset, entry.end_offset, entry.messages) == (10, 10, -1)
+    killed.close()
+    data.close()
 
 
 def test_a_broker_reads_truncations_when_it_starts(tmp_path: Path) -> None:
