@@ -215,9 +215,9 @@ class BrokerThread(ClockWatcher):
     @contextmanager
     def borrowed(self, settings: Mapping[str, object] | None = None) -> Iterator[None]:
         """Lend the broker to a test, with more `settings`: at the end of the block it has the
-        state, the settings and the clock that it had before, and no faults. Snapshots that are
-        taken in the block go with it."""
-        own = self.settings
+        state, the settings, the clock and the faults that it had before. Snapshots that are taken
+        in the block go with it."""
+        own, faults = self.settings, self.faults.armed()
         if not self.is_running:
             self.start()
         before = self.snapshot()
@@ -234,7 +234,7 @@ class BrokerThread(ClockWatcher):
             yield
         finally:
             try:
-                self.faults.clear()
+                self.faults.put_back(faults)
             finally:
                 self.restore(before, own)
                 self._remove_snapshots(kept)

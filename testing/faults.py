@@ -9,7 +9,7 @@ import asyncio
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -106,6 +106,14 @@ class BrokerFault:
         if self.client_id is not None and self.client_id != request.call.client_id:
             return False
         return self.topic is None or self.topic in request.topics
+
+
+@value_class
+class ArmedFaults:
+    """The faults of a broker at one time, to be given back to it by `BrokerFaults.put_back`."""
+
+    waiting: Sequence[BrokerFault] = ()
+    injected: Sequence[RecordedFault] = ()
 
 
 class BrokerFaults:
@@ -221,9 +229,19 @@ class BrokerFaults:
 
     def clear(self) -> None:
         """Forget the faults that wait, and what was injected."""
+        self.put_back(ArmedFaults())
+
+    def armed(self) -> ArmedFaults:
+        """Return the faults that wait now, and what was injected."""
         with self._lock:
-            self._armed.clear()
-        self.injected = []
+            waiting = tuple(replace(each) for each in self._armed)  # Their `left` will change.
+        return ArmedFaults(waiting, tuple(self.injected))
+
+    def put_back(self, before: ArmedFaults) -> None:
+        """Have the faults wait that waited at an earlier time, as often as then."""
+        with self._lock:
+            self._armed[:] = [replace(each) for each in before.waiting]
+        self.injected = list(before.injected)
         self._arrange()
 
     @property

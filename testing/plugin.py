@@ -4,8 +4,9 @@ Every pytest run loads it where Horolog is installed, so it imports nothing that
 broker needs.
 """
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from .broker import BrokerThread
     from .cluster import BrokerCluster
+    from .faults import ArmedFaults, BrokerFault
     from .snapshots import BrokerSnapshot
 
 _BROKER: "pytest.StashKey[BrokerThread]" = pytest.StashKey()
@@ -23,6 +25,9 @@ _STRETCHES: "pytest.StashKey[list[_Stretch]]" = pytest.StashKey()
 _NAMED: "pytest.StashKey[Mapping[str, _NamedFixtures]]" = pytest.StashKey()
 """What the tests of each module and class name, by node id."""
 
+_FixtureDefs = Mapping[str, Sequence[pytest.FixtureDef[Any]]]
+"""The fixtures that tests see, by name, the nearest one last."""
+
 _STAYING_SCOPES: Final = ("session", "package")
 _TAKEN_BACK_SCOPES: Final = ("module", "class")
 
@@ -30,9 +35,13 @@ _TAKEN_BACK_SCOPES: Final = ("module", "class")
 class _Stretch:
     """The tests of a module or a class, after which the broker is put back."""
 
-    def __init__(self, before: "BrokerSnapshot | None") -> None:
+    def __init__(self, before: "BrokerSnapshot | None", faults: "ArmedFaults | None") -> None:
         self.before = before
         """The state to put it back into; `None`: that of its start."""
+        self.faults = faults
+        """The faults that waited then; `None`: none."""
+        self.later_faults: dict[BrokerFault, BrokerFault] = {}
+        """Those that fixtures of the session have armed since, as they were then."""
         self.stays = False
         """Whether it is left as it is: a fixture of the session has stored something on top of what
         others of this stretch had stored, and the two cannot be separated."""
@@ -48,9 +57,10 @@ class _NamedFixtures:
         """Those of the module or the class."""
 
 
-def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Import, before the first test, what some test needs, so that its import time counts for no
-    test."""
+    test. Tests that were deselected need nothing."""
+    items = session.items
     needed = {name for item in items for name in getattr(item, "fixturenames", ())}
     if "horolog_broker" in needed:
         from . import broker  # noqa: F401
@@ -131,25 +141,43 @@ def pytest_fixture_setup(
     """
     session = request.session
     if fixturedef.scope not in _STAYING_SCOPES:
-        named = session.stash.get(_NAMED, {}).get(request.node.nodeid)
-        if named is not None and fixturedef.argname in named.taken_back:
-            for name in named.staying:
-                with suppress(Exception, pytest.skip.Exception):  # It is raised again in its tests.
-                    request.getfixturevalue(name)
+        fixtures = session.stash.get(_NAMED, {}).get(request.node.nodeid)
+        if fixtures is not None and fixturedef.argname in fixtures.taken_back:
+            for name in fixtures.staying:
+                _set_up(name, request)
         return (yield)
+    known = _known_fixtures(getattr(request, "_pyfuncitem", None))
+    if not any(_uses_broker(each, known, or_any=True) for each in fixturedef.argnames):
+        return (yield)  # What changes meanwhile is by others, such as a thread of the module.
     broker = _running_broker(session)
     before = None if broker is None else broker.snapshot()
+    armed = () if broker is None else broker.faults.waiting
     result = yield
     broker = _running_broker(session)
     if broker is not None:
         before = before or session.stash[_BEGINNING]
         after = broker.snapshot()
-        for stretch in session.stash.get(_STRETCHES, ()) if after is not before else ():
+        stretches = session.stash.get(_STRETCHES, ())
+        for stretch in stretches if after.differs(before) else ():
             if (stretch.before or session.stash[_BEGINNING]) is before:
                 stretch.before = after
             else:
                 stretch.stays = True
+        for fault in broker.faults.waiting:
+            for stretch in stretches if fault not in armed else ():
+                stretch.later_faults.setdefault(fault, replace(fault))
     return result
+
+
+def _set_up(name: str, request: pytest.FixtureRequest) -> None:
+    """Set up a fixture of the session. If it fails, only the tests that name it fail: what it
+    raises is raised again in them."""
+    try:
+        request.getfixturevalue(name)
+    except (KeyboardInterrupt, pytest.exit.Exception):
+        raise
+    except BaseException:  # `pytest.fail` and `pytest.skip` raise no `Exception`.
+        return
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -185,24 +213,32 @@ def _horolog_test(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def _add_fixtures(item: pytest.Item, named: _NamedFixtures) -> None:
     """Add the fixtures that a test names, itself or through others, and that use the broker."""
-    known: Mapping[str, Sequence[pytest.FixtureDef[Any]]]
-    known = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
-
-    def uses_broker(name: str, level: int = -1) -> bool:
-        if name == "horolog_broker" or len(known.get(name, ())) < -level:
-            return name == "horolog_broker"
-        return any(
-            # A fixture that names itself extends that of a wider place.
-            uses_broker(each, level - 1 if each == name else -1)
-            for each in known[name][level].argnames
-        )
-
-    for name in filter(uses_broker, known):
+    known = _known_fixtures(item)
+    for name in known:
+        if not _uses_broker(name, known):
+            continue
         scope = known[name][-1].scope
         if scope in _TAKEN_BACK_SCOPES:
             named.taken_back.add(name)
         elif scope in _STAYING_SCOPES and not known[name][-1].params:
             named.staying[name] = None
+
+
+def _known_fixtures(item: pytest.Item | None) -> _FixtureDefs:
+    found: _FixtureDefs = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
+    return found
+
+
+def _uses_broker(name: str, known: _FixtureDefs, level: int = -1, *, or_any: bool = False) -> bool:
+    """Whether a fixture names the broker, itself or through others. With `or_any`, also if it may
+    take any fixture, by `request`."""
+    if name == "horolog_broker" or (or_any and name == "request"):
+        return True
+    return len(known.get(name, ())) >= -level and any(
+        # A fixture that names itself extends that of a wider place.
+        _uses_broker(each, known, level - 1 if each == name else -1, or_any=or_any)
+        for each in known[name][level].argnames
+    )
 
 
 def _running_broker(session: pytest.Session) -> "BrokerThread | None":
@@ -216,11 +252,12 @@ def _put_back_if_used(request: pytest.FixtureRequest) -> Iterator[None]:
     """Put the broker back after a test that took it with `getfixturevalue`."""
     broker = _running_broker(request.session)
     before = None if broker is None else broker.snapshot()
+    faults = None if broker is None else broker.faults.armed()
     yield
     stash = request.session.stash
     if "horolog_broker" in request.fixturenames and _BROKER in stash:
         try:
-            stash[_BROKER].faults.clear()
+            _put_faults_back(stash[_BROKER], faults)
         finally:
             stash[_BROKER].restore(before or stash[_BEGINNING])
 
@@ -230,7 +267,10 @@ def _taken_back(session: pytest.Session) -> Iterator[None]:
     """Put the broker of the session back, and start it if it was stopped, unless a fixture of the
     session has stored something on top."""
     broker = _running_broker(session)
-    stretch = _Stretch(None if broker is None else broker.snapshot())
+    if broker is None:
+        stretch = _Stretch(None, None)
+    else:
+        stretch = _Stretch(broker.snapshot(), broker.faults.armed())
     stretches = session.stash.setdefault(_STRETCHES, [])
     stretches.append(stretch)
     try:
@@ -238,7 +278,21 @@ def _taken_back(session: pytest.Session) -> Iterator[None]:
     finally:
         stretches.remove(stretch)
         broker = session.stash.get(_BROKER, None)
-        if broker is not None and not stretch.stays:
-            wanted = stretch.before or session.stash[_BEGINNING]
-            if not broker.is_running or broker.snapshot() is not wanted:
-                broker.restore(wanted)
+        if broker is not None:
+            try:
+                _put_faults_back(broker, stretch.faults, stretch.later_faults.values())
+            finally:
+                wanted = stretch.before or session.stash[_BEGINNING]
+                changed = not broker.is_running or broker.snapshot() is not wanted
+                if changed and not stretch.stays:
+                    broker.restore(wanted)
+
+
+def _put_faults_back(
+    broker: "BrokerThread", before: "ArmedFaults | None", later: "Iterable[BrokerFault]" = ()
+) -> None:
+    """Have those faults wait that waited before, and `later` ones."""
+    from .faults import ArmedFaults
+
+    before = before or ArmedFaults()
+    broker.faults.put_back(ArmedFaults((*before.waiting, *later), before.injected))

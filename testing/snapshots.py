@@ -68,6 +68,14 @@ class BrokerSnapshot:
         self.clock = clock
         self.mark = mark
 
+    def differs(self, earlier: "BrokerSnapshot") -> bool:
+        """Whether something was written since an earlier snapshot, or the clock was changed. One
+        that runs at a speed of its own goes further ahead meanwhile."""
+        clock, before = self.clock, earlier.clock
+        if clock.speed != 1 and before.frozen_at_ms is None:
+            clock = clock._replace(ahead_ms=before.ahead_ms)
+        return self.mark != earlier.mark or clock != before
+
     def restore(self) -> None:
         """Put the broker back into this state, as `BrokerThread.restore` does."""
         self._broker.restore(self)

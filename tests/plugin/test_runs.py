@@ -221,6 +221,81 @@ def test_what_the_session_made_stays(horolog_broker, of_session):
         assert sorted(admin.list_topics()) == ["session"]
 """
 
+CHANGING = """
+import pytest
+from horolog import blocking
+
+@pytest.fixture(scope="module")
+def changing(horolog_broker):
+    with blocking.Producer(horolog_broker.address) as producer:
+        producer.send("changing", b"value")
+    horolog_broker.clock.run(100)
+    horolog_broker.faults.delay("Produce", 0.001, times=None)
+    horolog_broker.faults.fail("Heartbeat", "UNKNOWN", times=2)
+
+@pytest.fixture(scope="session")
+def of_no_broker():
+    return {}
+
+@pytest.fixture(scope="session")
+def arming(kafka_bootstrap, horolog_broker):
+    horolog_broker.faults.fail("LeaveGroup", "UNKNOWN", times=None)
+
+@pytest.fixture(scope="session")
+def failing(horolog_broker):
+    pytest.fail("there is no such service")
+
+@pytest.fixture(scope="session")
+def deselected(horolog_broker):
+    with blocking.Producer(horolog_broker.address) as producer:
+        producer.send("deselected", b"value")
+
+def kinds(broker):
+    return [(each.kind, each.left) for each in broker.faults.waiting]
+
+def test_faults_and_speed_are_there(changing, horolog_broker):
+    assert horolog_broker.clock.speed == 100
+    assert ("delay", None) in kinds(horolog_broker)
+    horolog_broker.faults.clear()
+    with blocking.Producer(horolog_broker.address) as producer:
+        producer.send("new", b"value")
+
+@pytest.mark.parametrize("number", range(2))
+def test_they_are_there_again(changing, horolog_broker, of_no_broker, number):
+    assert horolog_broker.clock.speed == 100
+    assert ("fail", 2) in kinds(horolog_broker)
+    assert horolog_broker.faults.injected == []
+    with blocking.Producer(horolog_broker.address) as producer:
+        producer.send("changing", b"value")
+    assert [each.kind for each in horolog_broker.faults.injected] == ["delay"]
+    assert len(horolog_broker.topic("changing").values()) == 2
+
+def test_of_the_session(changing, arming):
+    pass
+
+@pytest.mark.xfail(strict=True)
+def test_only_this_one_names_what_fails(failing):
+    pass
+
+def test_left_out(deselected):
+    assert False
+"""
+
+AFTER_CHANGING = """
+from horolog import blocking
+
+def test_all_of_that_is_gone(horolog_broker):
+    assert horolog_broker.clock.speed == 1
+    waiting = [each.kind for each in horolog_broker.faults.waiting]
+    assert waiting == ["fail"]  # of the session
+    horolog_broker.faults.clear()
+    with blocking.Admin(horolog_broker.address) as admin:
+        assert not {"changing", "deselected", "new"} & set(admin.list_topics())
+
+def test_what_the_session_armed_stays(horolog_broker):
+    assert [each.api.name for each in horolog_broker.faults.waiting] == ["leave-group"]
+"""
+
 LOADED = """
 import json, sys
 import horolog.testing.plugin
@@ -235,7 +310,8 @@ def passed(run_pytest: Callable[..., str]) -> Counter[str]:
     modules |= {"test_plain": SYNCHRONOUS, "test_isolation": ISOLATION}
     modules |= {"conftest": OF_SESSION, "test_y": LATE, "test_z": LAST, "test_first": FIRST}
     modules |= {"test_za": STOPPED, "test_zb": LATER, "test_zc": AFTER_LATER}
-    told = run_pytest(modules, "--verbose")
+    modules |= {"test_zd": CHANGING, "test_ze": AFTER_CHANGING}
+    told = run_pytest(modules, "--verbose", "--deselect=test_zd.py::test_left_out")
     return Counter(re.findall(r"^(\w+)\.py::\S.* PASSED", told, re.MULTILINE))
 
 
@@ -280,6 +356,13 @@ def test_each_test_finds_what_wider_fixtures_made(passed: Counter[str]) -> None:
 
 def test_fixtures_of_the_session_come_first_and_stay(passed: Counter[str]) -> None:
     assert [passed[name] for name in ("test_za", "test_zb", "test_zc")] == [1, 3, 1]
+
+
+def test_what_a_module_changed_goes_after_it_and_holds_in_each_of_its_tests(
+    passed: Counter[str],
+) -> None:
+    """Its running clock and its faults too, whichever fixtures of the session come later."""
+    assert [passed[name] for name in ("test_zd", "test_ze")] == [4, 2]
 
 
 def test_the_fixtures_are_listed_with_their_meaning(run_pytest: Callable[..., str]) -> None:
