@@ -13,9 +13,12 @@ from ..protocol.errors import (
     ClusterAuthorizationFailed,
     CodedError,
     GroupAuthorizationFailed,
+    GroupIdNotFound,
     HorologError,
     InvalidConfig,
+    InvalidPartitions,
     NotEnoughReplicas,
+    OffsetOutOfRange,
     SaslAuthenticationFailed,
     TopicAlreadyExists,
     TopicAuthorizationFailed,
@@ -47,8 +50,20 @@ _CURES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (ClusterAuthorizationFailed, _RIGHTS),
     (SaslAuthenticationFailed, "Name the user with --user and --password-file, or a --profile"),
     (NotEnoughReplicas, "`horolog cluster status` shows who is in sync"),
+    (GroupIdNotFound, "`horolog group list` shows groups and named positions"),
+    (
+        OffsetOutOfRange,
+        "`horolog offsets TOPIC --at earliest --at latest` shows which offsets there are",
+    ),
+    (
+        InvalidPartitions,
+        "Give another number; for a topic that exists, more than `horolog topic describe` shows",
+    ),
 )
 """What to do about an error of the broker, whose text does not say it."""
+
+_FOLLOWS: Final = re.compile(r"follows the leader at (\S*[^\s.,;])")
+"""Where the leader is, in the text of a follower that refuses a request."""
 
 _ADVICE: Final = re.compile(
     r"[:;,.?] (?:or )?((?:write|give|set|leave|say|name|take|use|install|start|stop|trim|type|put|"
@@ -111,6 +126,11 @@ def _parts(error: Exception) -> tuple[str, str]:
         return text, error.cure
     if isinstance(error.__cause__, ConnectionRefusedError):
         return text, _START_ONE
+    leader = _FOLLOWS.search(text)
+    if leader is not None and isinstance(error, HorologError):
+        return text, (
+            f"Name the leader with --server {leader[1]}, or all brokers, separated by commas"
+        )
     return text, next((cure for kind, cure in _CURES if isinstance(error, kind)), "")
 
 
@@ -138,9 +158,7 @@ def _general_cure(error: Exception, arguments: Sequence[str]) -> str:
         return "Make room, or write to another place"
     if isinstance(error, OSError):
         return "Check the path and its permissions"
-    if isinstance(error, CommandFailed):
-        return _IN_THE_TEXT
-    return f"{_IN_THE_TEXT}; {_ASK_THE_DOCTOR}"
+    return f"`{_command(arguments)} --help` explains the command; {_ASK_THE_DOCTOR}"
 
 
 def _command(arguments: Sequence[str]) -> str:

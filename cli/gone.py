@@ -67,7 +67,10 @@ def gone(
     at_ms = None if at is None else parse_moment(at, "--at", SystemClock().now_ms(), any_unit)
     found = ask(Admin, server, lambda admin: _describe(admin, topic, partition))
     if not found.topic_id and not found.removals:
-        raise CommandFailed(f"topic {topic!r} does not exist, and nothing is known to have left it")
+        raise CommandFailed(
+            f"topic {topic!r} does not exist, and nothing is known to have left it",
+            "`horolog topic list` shows what there is",
+        )
     removals = [
         each
         for each in found.removals

@@ -147,26 +147,37 @@ class _Watching:
         )
 
     async def _ends(self, admin: Admin) -> dict[TopicPartition, int | None]:
-        """Return the next offset of each partition; None if the answer is an error."""
+        """Return the next offset of each partition; None if the answer is an error. Raises the
+        error if it is that of all partitions, as at a follower."""
         counts = await admin.list_topics()
         missing = next((name for name in self._wanted if name not in counts), None)
         if missing is not None:
             raise UnknownTopicOrPartition(f"there is no topic {missing}")
         names = self._wanted or list(counts)
         keys = [(name, number) for name in names for number in range(counts[name])]
-        found = await self._all(lambda key: _end(admin, key), keys)
+        failures: list[HorologError] = []
+        found = await self._all(lambda key: _end(admin, key), keys, failures)
+        if keys and len(failures) == len(keys):
+            error = failures[0]
+            if not isinstance(error, UnknownTopicOrPartition):  # deleted meanwhile
+                raise error
         return dict(zip(keys, found, strict=True))
 
     async def _all(
-        self, question: Callable[[K], Awaitable[T]], keys: Iterable[K]
+        self,
+        question: Callable[[K], Awaitable[T]],
+        keys: Iterable[K],
+        failures: list[HorologError] | None = None,
     ) -> list[T | None]:
-        """Ask about each key; None where the answer is an error."""
+        """Ask about each key; None where the answer is an error, which is added to `failures`."""
 
         async def one(key: K) -> T | None:
             async with self._few:
                 try:
                     return await question(key)
-                except HorologError:
+                except HorologError as error:
+                    if failures is not None:
+                        failures.append(error)
                     return None
 
         return await asyncio.gather(*map(one, keys))

@@ -14,6 +14,7 @@ from horolog.cli.app import whole_program
 from horolog.cli.failures import report
 from horolog.cli.hints import all_hints
 from horolog.client.errors import IN_PYTHON, Remedy, SecurityError, TlsFailed
+from horolog.protocol.errors import NotCoordinator, NotLeader, OffsetOutOfRange
 from horolog.testing.program import CommandResult, Program
 
 from .test_terminal import completed
@@ -147,6 +148,9 @@ def error_of(result: CommandResult) -> dict[str, Any]:
         (["verify", "nowhere"], 1, "ENOENT", "path"),
         (["verify", "."], 2, "WRONG_USAGE", ""),
         (["acl", "list"], 1, "SECURITY_DISABLED", ""),
+        (["group", "describe", "nope"], 1, "GROUP_ID_NOT_FOUND", "`horolog group list`"),
+        (["group", "delete", "nope"], 1, "GROUP_ID_NOT_FOUND", "`horolog group list`"),
+        (["explain", "gone", "nope"], 1, "FAILED", "`horolog topic list`"),
     ],
 )
 def test_an_error_is_an_object_with_a_cure(
@@ -209,6 +213,10 @@ def test_ends_of_a_log_are_positions(ask: Run, horolog: Program, topic: str) -> 
     [
         (TlsFailed("x is not trusted", Remedy.CA), "--ca FILE or HOROLOG_CA"),
         (TlsFailed("x refused this one", Remedy.CERTIFICATE), "--client-cert FILE"),
+        (OffsetOutOfRange("q-0 has no offset 77"), "`horolog offsets TOPIC --at earliest"),
+        (NotLeader("broker 2 follows the leader at [::1]:7070"), "--server [::1]:7070, or all"),
+        (NotCoordinator("broker 2 follows the leader at h:1"), "with --server h:1, or all"),
+        (NotLeader("broker 2 does not lead: nobody does"), "Try again; `horolog doctor`"),
         (SecurityError("certificate: a.pem cannot be read"), "--client-cert: a.pem"),
         (SecurityError("PLAIN would", Remedy.TLS_ADDRESS), "--server tls://HOST:PORT"),
     ],
@@ -225,6 +233,20 @@ def test_a_cure_is_in_the_words_of_the_command_line(
     report(error, ["topic", "list", "--json"])
     found = json.loads(capsys.readouterr().err)
     assert says in found["message"] + found["cure"]
+
+
+def test_a_cure_never_sends_back_to_a_message_that_has_none(
+    ask: Run, horolog: Program, topic: str
+) -> None:
+    horolog.ok("topic", "create", topic, "--partitions", "2")
+    alter = ("topic", "alter", topic, "--partitions", "1")
+    assert "more than `horolog topic describe` shows" in ask(*alter, code=1).err
+    assert "`horolog topic list` shows" in ask("explain", "gone", "nope", code=1).err
+    seek = ("group", "seek", "g", "--topic", topic, "--to", "offset:77", "--json", "--dry-run")
+    for arguments in ((*alter, "--json"), seek, ("group", "describe", "nope", "--json")):
+        found = error_of(ask(*arguments, code=1))
+        assert found["cure"].startswith(("Give ", "`horolog "))
+        assert "the message says" not in found["cure"]
 
 
 def test_each_remedy_has_words_in_python() -> None:

@@ -1,6 +1,7 @@
 """Consumer groups of Kafka's clients, and what was answered, when the leader is killed."""
 
 import asyncio
+import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -100,6 +101,30 @@ async def no_coordinator(broker: Broker) -> None:
             await admin.describe_group("own")
         with pytest.raises(NotCoordinator):
             await admin.delete_group("own")
+
+
+def test_a_command_at_a_follower_names_the_leader(place: Path) -> None:
+    """What only the leader answers is refused, by `top` too; the cure is to name the leader."""
+    with brokers(place) as all_:
+        all_.start()
+        leader, follower = all_[1], all_[2]
+        leader.program.ok("topic", "create", TOPIC)
+        all_.in_sync(leader)
+        cure = f"Name the leader with --server {leader.address}, or all brokers"
+        for command in (
+            ("top", "-n", "1", "--every", "100ms"),
+            ("group", "list"),
+            ("lag",),
+            ("topic", "trim", TOPIC, "--before", "latest"),
+        ):
+            refused = follower.program(*command)
+            assert (refused.code, refused.out) == (1, ""), command
+            assert cure in refused.err, command
+        told = json.loads(follower.program("lag", "--json").err)
+        assert told["cure"].startswith(cure)
+        both = f"{follower.address},{leader.address}"
+        shown = follower.program.ok("top", "-n", "1", "--every", "100ms", "--server", both)
+        assert TOPIC in shown.out.split()
 
 
 def test_what_was_answered_is_there_when_the_leader_is_killed(place: Path) -> None:
