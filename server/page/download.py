@@ -106,7 +106,7 @@ class _Missing:
             return {"problem": f"topic {self._topic!r} was deleted before all of it was read"}
         complete_from_ms = self._complete_from_ms
         if complete_from_ms is None:
-            problem = "what left the topic before its log start is not known"
+            problem = "it is not known what left the topic"
         elif complete_from_ms > self._from_ms:
             complete_from = format_time(complete_from_ms)
             problem = f"complete only from {complete_from} on: earlier messages are gone"

@@ -56,7 +56,7 @@ export function rate(perSecond) {
 
 // From when on nothing is missing, and what went, if a stretch of time begins before that.
 export function goneSince(from, { complete_from_ms: complete, removed }, where) {
-  if (complete === null) return ` What left the ${where} before its log start is not known.`;
+  if (complete === null) return ` It is not known what left the ${where}.`;
   if (complete <= from) return "";
   const causes = [...new Set(removed.map(({ cause }) => cause))].join(", ");
   const last = Math.max(...removed.map(({ at_ms: at }) => at));
