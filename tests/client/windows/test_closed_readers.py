@@ -101,7 +101,12 @@ async def test_a_window_that_is_closed_while_it_waits(
 ) -> None:
     async with Consumer(reader_address, max_wait_ms=60_000) as consumer:
         window = consumer.window("t", T0 + 2, None, follow=timedelta(days=1))
-        waiting = asyncio.create_task(anext(messages_of(window, in_columns=in_columns)))  # type: ignore[arg-type]
+        messages = messages_of(window, in_columns=in_columns)
+
+        async def step() -> Message:
+            return await anext(messages)
+
+        waiting = asyncio.create_task(step())
         await asyncio.wait({waiting}, timeout=0.1)
         await (consumer if whole_client else window).close()
         with pytest.raises(ClientClosed):
