@@ -189,6 +189,8 @@ def test_the_blocking_forms(thread: BrokerThread, in_columns: bool, whole_client
     for address in (thread.address, f"kafka://{thread.kafka_address}"):
         with blocking.Consumer(address) as consumer:
             window = consumer.window("t", T0, None)
+            window.begin()
+            assert window.count_untimed() == (0 if address == thread.address else None)
             messages: Iterator[Message] = window.columns() if in_columns else iter(window)
             next(messages)
             (consumer if whole_client else window).close()
