@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         Security,
     )
     from .protocol.api.framing import ProtocolError
+    from .protocol.api.log.describe_removals import DescribedRemoval
     from .protocol.api.log.list_offsets import EARLIEST, LARGEST, LATEST
     from .protocol.errors import (
         ClusterAuthorizationFailed,
@@ -153,6 +154,7 @@ __all__ = [
     "CoordinatorLoading",
     "CoordinatorNotAvailable",
     "CorruptMessage",
+    "DescribedRemoval",
     "DuplicateResource",
     "DuplicateSequenceNumber",
     "FencedInstanceId",
@@ -300,6 +302,7 @@ _HOMES = {
         "Security",
     ),
     ".protocol.api.framing": ("ProtocolError",),
+    ".protocol.api.log.describe_removals": ("DescribedRemoval",),
     ".protocol.api.log.list_offsets": ("EARLIEST", "LARGEST", "LATEST"),
     ".protocol.lag": ("Lag",),
     ".protocol.records.binary": ("BinaryColumn",),

@@ -351,6 +351,16 @@ class TimeWindow:
         check_content(columns)
         return _WindowColumns(self._consumer, self._window, columns)
 
+    def begin(self) -> None:
+        """Find where the partitions begin and end, which the first fetch does otherwise. Messages
+        that are deleted from now on are missed."""
+        self._consumer._run(self._window.begin)
+
+    def count_untimed(self) -> int | None:
+        """Return how many messages of the partitions have no time, and so are in no window; None
+        where unknown, as at a Kafka cluster, and before reading begins."""
+        return self._consumer._run(self._window.count_untimed)
+
     def close(self) -> None:
         """Stop reading. Needed only for a window that is not read to its end."""
         self._consumer._run(self._window.close)

@@ -15,7 +15,7 @@ from msgspec import json
 from ..client.administer.admin import Admin
 from ..client.administer.counting import intervals_of
 from ..client.cluster.servers import Servers
-from ..client.consume.tables import COMPLETE_FROM_KEY, REMOVED_KEY, read_window
+from ..client.consume.tables import COMPLETE_FROM_KEY, REMOVED_KEY, UNTIMED_KEY, read_window
 from ..client.consume.time_bounds import APPEND, CREATE, TimeBounds, WindowBy
 from ..clock import SystemClock
 from ..protocol.api.log.describe_removals import DescribedRemoval
@@ -23,7 +23,8 @@ from ..protocol.window_topics import WindowName, parse_window_name
 from ..times import TimeError, format_time, parse_length
 from ..values import value_class
 from .broker_requests import ask
-from .consume.reading import WindowedBy, window_of
+from .consume.reading import WindowedBy, exact_window
+from .consume.selection import note_untimed
 from .consume.timing import broker_clock, note_future
 from .errors import CommandFailed, WrongUsage, note
 from .gone import Incompleteness, incompleteness, joined_by_topic
@@ -147,15 +148,20 @@ def export(given: ExportArguments) -> None:
         read_from=given.read_from,
         check_units=False,
     )
-    written = messages = 0
+    written = messages = untimed = 0
     missing: list[Incompleteness] = []
     for file in files:
-        count = _export(file, read, missing, skip_empty=every is not None)
+        reader = _opened(file, read)
+        metadata = reader.schema.metadata or {}
+        missing += _missing(given.server, topic, file.window, metadata)
+        untimed = max(untimed, int(metadata.get(UNTIMED_KEY, 0)))
+        count = _export(file, reader, skip_empty=every is not None)
         if count is not None:
             emit([_line(file, count, given.as_json)])
             written, messages = written + 1, messages + count
     for part in joined_by_topic(missing):
         part.tell()
+    note_untimed(untimed)
     if every is not None:
         note(f"{messages:,} {plural(messages, 'message')} in {written:,} {plural(written, 'file')}")
 
@@ -163,10 +169,7 @@ def export(given: ExportArguments) -> None:
 def _window(given: ExportArguments, now_ms: int) -> tuple[str, TimeBounds]:
     """Return the topic and the window to export. Raises WrongUsage."""
     bounds = parse_bounds(given.start, given.until, now_ms, given.any_unit)
-    window = window_of(bounds, given.by.value)
-    if window is None and bounds != (None, None):
-        raise WrongUsage("--from, --until: offset:N is no time, and a window of time is exported")
-    window = window or TimeBounds(None, None, given.by.value)
+    window = exact_window(bounds, given.by.value) or TimeBounds(None, None, given.by.value)
     return _named(given.server, given.topic, window, bounds)
 
 
@@ -233,26 +236,21 @@ def _check_target(to: Path, new: list[ExportedFile]) -> None:
             raise WrongUsage(f"--to: {file.path} exists; --overwrite replaces it")
 
 
-def _export(
-    file: ExportedFile,
-    read: "partial[pa.RecordBatchReader]",
-    missing: list[Incompleteness],
-    *,
-    skip_empty: bool,
-) -> int | None:
-    """Write a file; return the number of messages, or None if there are none and no file. What the
-    window may miss is added to `missing`."""
+def _opened(file: ExportedFile, read: "partial[pa.RecordBatchReader]") -> "pa.RecordBatchReader":
+    """Begin to read the messages of a file. Raises CommandFailed without pyarrow."""
     window = file.window
     try:
-        reader = read(window.from_ms, window.until_ms, by=window.by)
+        return read(window.from_ms, window.until_ms, by=window.by)
     except ImportError as error:
         raise CommandFailed(
             "export needs pyarrow, which the extra `arrow` installs: pip install 'horolog[arrow]' "
             f"({error.__cause__})"
         ) from None
-    from pyarrow.parquet import ParquetWriter
 
-    missing += _missing(read.args[0], read.args[1], window, reader.schema.metadata or {})
+
+def _export(file: ExportedFile, reader: "pa.RecordBatchReader", *, skip_empty: bool) -> int | None:
+    """Write a file; return the number of messages, or None if there are none and no file."""
+    from pyarrow.parquet import ParquetWriter
 
     part = file.path.with_name(f".{file.path.name}.part")
     count = 0

@@ -15,7 +15,8 @@ from ..client.recordings import RecordingHead
 from ..clock import SystemClock
 from ..protocol.window_topics import parse_window_name
 from .consume.formats import JsonFormat
-from .consume.reading import RecordReading, WindowedBy, WindowSource, window_of
+from .consume.reading import RecordReading, WindowedBy, WindowSource, exact_window
+from .consume.selection import note_untimed
 from .consume.timing import broker_clock, note_future
 from .errors import CommandFailed, WrongUsage, note
 from .options import (
@@ -79,11 +80,7 @@ def record(
     """
     check_read_from(server, read_from)
     bounds = parse_bounds(start, until, SystemClock().now_ms(), any_unit)
-    window = window_of(bounds, by)
-    if window is None and bounds != (None, None):
-        raise WrongUsage(
-            "record writes a window of time: give --from and --until times, not offsets"
-        )
+    window = exact_window(bounds, by)
     reading = RecordReading(
         server,
         read_from,
@@ -123,6 +120,7 @@ async def _record(
     assert found is not None
     for part in source.missing:
         part.tell()
+    note_untimed(source.untimed)
     note(
         f"{found.messages:,} {plural(found.messages, 'message')} in the window; "
         f"{shown_size(found.read_bytes)} of the log read, "

@@ -31,7 +31,7 @@ from .reading import (
     TopicNames,
     WindowSource,
 )
-from .selection import Selection, time_of
+from .selection import Selection, note_untimed, time_of
 from .sinks import CopyTarget, MessagePrinter, MessageSink, ReplayPace, TopicCopier
 from .timing import broker_clock, follow_length, note_ended, note_future
 
@@ -339,6 +339,7 @@ class Consumption:
         messages = sum(one.messages for one in windows)
         read_bytes = sum(one.read_bytes for one in windows)
         skipped_bytes = sum(one.skipped_bytes for one in windows)
+        untimed = sum(one.untimed for one in self._windows)
         late = None if self._settled is None else self._settled.late
         missing = joined_by_topic(part for source in self._sources for part in source.missing)
         if self._options.stats:
@@ -350,10 +351,13 @@ class Consumption:
             }
             if late is not None:
                 fields["late"] = late
+            if untimed:
+                fields["untimed"] = untimed
             print_error(json_line({**fields, **_as_fields(missing)}))
             return
         for part in missing:
             part.tell()
+        note_untimed(untimed)
         told = []
         if self._windows:
             told.append(

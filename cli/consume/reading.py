@@ -178,6 +178,22 @@ def window_of(bounds: tuple[Position | None, Position | None], by: str) -> TimeB
     return TimeBounds(from_ms, until_ms, APPEND if by == APPEND else CREATE)
 
 
+def exact_window(bounds: tuple[Position | None, Position | None], by: str) -> TimeBounds | None:
+    """As `window_of`, for commands that read nothing but windows. None is the open window. Raises
+    WrongUsage for a bound that is no time."""
+    for option, bound, is_open in zip(
+        ("--from", "--until"), bounds, (AtEnd.EARLIEST, AtEnd.LATEST), strict=True
+    ):
+        if bound is None or bound is is_open or isinstance(bound, AtTime):
+            continue
+        given = f"offset:{bound.offset}" if isinstance(bound, AtOffset) else bound.value
+        raise WrongUsage(
+            f"{option} {given} is no time, and this command reads a window of time: give a time, "
+            f"such as 2016-11-14T17:24:32Z, now or @-1h, or {is_open.value}"
+        )
+    return window_of(bounds, by)
+
+
 class WindowSource:
     """The messages of a window of time of one topic."""
 
@@ -198,6 +214,8 @@ class WindowSource:
         self._connected = Connected()
         self.window: TimeWindow | None = None
         """None until reading begins."""
+        self.untimed = 0
+        """Number of messages that have no time and so are in no window; known at its end."""
 
     @property
     def topics(self) -> list[str]:
@@ -232,6 +250,7 @@ class WindowSource:
 
         while await self._connected.ask(fill):
             yield list(iter(window.take, None))
+        self.untimed = await window.count_untimed() or window.untimed
 
     def _opened(self) -> TimeWindow:
         reading, bounds = self._reading, self.bounds

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 from ...client.consume.time_bounds import APPEND
 from ...client.results import ConsumerRecord
 from ...values import value_class
-from ..errors import WrongUsage
+from ..errors import WrongUsage, note
 from ..headers import argument_bytes, parse_headers
+from ..output import plural
 
 
 @value_class
@@ -54,3 +55,10 @@ def parse_selection(key: str | None, text: str | None, headers: Sequence[str] | 
 def time_of(record: ConsumerRecord, by: str) -> int | None:
     """Return the time of a message that a window compares."""
     return record.append_time_ms if by == APPEND else record.timestamp_ms
+
+
+def note_untimed(messages: int) -> None:
+    """Say how many messages have no time, if there are any."""
+    if messages:
+        are = "has no time, and is" if messages == 1 else "have no time, and are"
+        note(f"{messages:,} {plural(messages, 'message')} {are} in no window")

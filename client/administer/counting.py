@@ -9,22 +9,17 @@ from typing import Final
 
 from ...clock import SystemClock
 from ...protocol.api.framing import ProtocolError
-from ...protocol.api.log.count_by_time import (
-    COUNT_BY_TIME,
-    CountByTimeRequest,
-    CountByTimeResponse,
-)
+from ...protocol.api.log.count_by_time import CountByTimeResponse
 from ...protocol.errors import UnsupportedVersion
 from ...protocol.limits import MAX_INTERVALS
 from ...times import format_time
 from ...values import value_class
 from ..cluster.route import Route
-from ..cluster.targets import PartitionLeader
 from ..consume.fetching import FetchOptions
 from ..consume.time_bounds import APPEND, TimeBounds, time_bounds
 from ..consume.time_window import TimeWindow, partition_numbers
-from ..responses import check
 from ..results import TimeCount, TimeCounts
+from .count_answers import count_answers
 from .gone import complete_from, removed_since
 
 _MIB: Final = 1024 * 1024
@@ -146,7 +141,12 @@ async def count_by_time(
     total = _CountSum([0] * len(intervals))
     try:
         for partition in numbers:
-            await _ask(cluster, topic, partition, intervals, total)
+            answers = count_answers(
+                *(cluster, topic, partition, (intervals.from_ms, intervals.until_ms)),
+                *(intervals.every_ms, intervals.by),
+            )
+            async for answer in answers:
+                total.add(answer)
     except UnsupportedVersion:
         total = _CountSum([0] * len(intervals), complete_from_ms=None)
         await _read(cluster, topic, numbers, intervals, total)
@@ -167,39 +167,6 @@ async def count_by_time(
         total.complete_from_ms,
         removed,
     )
-
-
-async def _ask(
-    cluster: Route, topic: str, partition: int, intervals: Intervals, total: _CountSum
-) -> None:
-    """Let the broker count a partition. The work per response is bounded, so a large partition
-    takes several requests."""
-    from_offset = end_offset = -1
-    while True:
-        answer: CountByTimeResponse = await cluster.request(
-            COUNT_BY_TIME,
-            CountByTimeRequest(
-                topic=topic,
-                partition=partition,
-                from_ms=intervals.from_ms,
-                until_ms=intervals.until_ms,
-                every_ms=intervals.every_ms,
-                by=APPEND if intervals.by == APPEND else "",
-                from_offset=from_offset,
-                end_offset=end_offset,
-            ),
-            to=PartitionLeader(topic, partition),
-        )
-        check(answer)
-        total.add(answer)
-        if answer.next_offset < 0:
-            return
-        if answer.next_offset <= from_offset:
-            raise ProtocolError(
-                f"a response that goes on at offset {answer.next_offset} of {topic}-{partition}, "
-                f"and {from_offset} was asked for"
-            )
-        from_offset, end_offset = answer.next_offset, answer.end_offset
 
 
 async def _read(

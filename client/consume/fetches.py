@@ -92,6 +92,7 @@ class Fetches:
             failure = self._read(node_id, share, answer, found)
         else:
             failure = await self._first_news(shares, max_wait_ms, found) or failure
+        self._check_open()
         if failure is not None and not any(map(_has_news, found.values())):
             raise failure
         for (topic, partition), result in found.items():
@@ -224,6 +225,7 @@ class Fetches:
 
     async def _request(self, node_id: int, share: Offsets, max_wait_ms: int) -> FetchResponse:
         while True:
+            self._check_open()  # a new request would open a connection again
             request = self._options.request(share, max_wait_ms)
             response = await self._route.fetch(
                 node_id, request, wait_ms=max_wait_ms, lane=self.lane

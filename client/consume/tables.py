@@ -45,6 +45,7 @@ TABLE_COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value", "hea
 
 COMPLETE_FROM_KEY: Final = b"horolog.complete_from_ms"
 REMOVED_KEY: Final = b"horolog.removed"
+UNTIMED_KEY: Final = b"horolog.untimed"
 """Keys of a schema's metadata."""
 
 
@@ -76,7 +77,8 @@ def read_window(
     The metadata of the schema say what may be missing, at Horolog brokers: from the time
     `horolog.complete_from_ms` on, no message has left the partitions (0: none has left them; absent
     where unknown), and `horolog.removed` is a JSON list of what left them and may have been in the
-    window, if that time is later than `start`.
+    window, if that time is later than `start`. `horolog.untimed` is the number of messages in the
+    partitions that have no time, and so are in no window; absent if there are none.
 
     The call blocks until the first messages are there. Raises ImportError without pyarrow, which
     the extra `arrow` installs, and the errors of `Consumer.window`; the reader raises later errors.
@@ -159,13 +161,15 @@ class WindowReading:
         self._form = form
         self._ahead: asyncio.Task[list[pa.RecordBatch] | None] | None = None
         self._window: TimeWindow | None = None
+        self._untimed: int | None = None
 
     def metadata(self) -> dict[bytes, bytes]:
         """Return what the window may miss, as metadata of a schema; after the first batch."""
         window = self._window
+        untimed = {UNTIMED_KEY: str(self._untimed).encode()} if self._untimed else {}
         if window is None or window.complete_from_ms is None:
-            return {}
-        found = {COMPLETE_FROM_KEY: str(window.complete_from_ms).encode()}
+            return untimed
+        found = {COMPLETE_FROM_KEY: str(window.complete_from_ms).encode(), **untimed}
         if window.removed:
             found[REMOVED_KEY] = json.encode(window.removed)
         return found
@@ -178,13 +182,16 @@ class WindowReading:
         try:
             consumer, window = _LOOP.run(self._open_window())
             self._window = window
-            while (found := _LOOP.run(self._next(window))) is not None:
+            found = _LOOP.run(self._next(window))
+            self._untimed = _LOOP.run(window.count_untimed())
+            while found is not None:
                 yield from found
                 if os.getpid() != process_id:
                     raise RuntimeError(
                         "the window belongs to the process that asked for it: after os.fork, call "
                         "read_window in the child"
                     )
+                found = _LOOP.run(self._next(window))
         finally:
             # At the end of the interpreter the loop no longer runs, and the system closes sockets.
             if os.getpid() != process_id or sys.is_finalizing():

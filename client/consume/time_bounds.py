@@ -1,7 +1,7 @@
 """Bounds of a time window."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, Literal, get_args
 
 from ...protocol.records.layout import NO_TIMESTAMP
@@ -69,3 +69,12 @@ def time_bounds(
             f"{format_time(from_ms)} ({from_ms}): end has to be start or later"
         )
     return TimeBounds(from_ms, until_ms, APPEND if by == APPEND else CREATE)
+
+
+def length_ms(follow: timedelta) -> int:
+    """Return how long a window is followed in milliseconds. Raises TypeError, ValueError."""
+    if not isinstance(follow, timedelta):
+        raise TypeError(f"follow is a timedelta, not {type(follow).__name__}")
+    if follow < timedelta(0):
+        raise ValueError(f"follow is a length of time from 0 on, not {follow}")
+    return follow // timedelta(milliseconds=1)

@@ -29,6 +29,7 @@ from ...protocol.errors import (
 from ...protocol.records.columns import CONTENT, Content, check_content
 from ...times import later
 from ...values import value_class
+from ..administer.count_answers import count_untimed
 from ..administer.gone import complete_from, removed_since
 from ..administer.searching import By, offsets_at
 from ..cluster.retry import Backoff, retry
@@ -38,7 +39,7 @@ from ..errors import ClientClosed
 from ..results import ColumnBatch, ConsumerRecord, OffsetAt
 from .fetches import Fetches, Results
 from .fetching import FetchOptions, TopicPartition, next_offset
-from .time_bounds import APPEND, TimeBounds
+from .time_bounds import APPEND, TimeBounds, length_ms
 from .window_forms import AsColumns, AsRecords, Taken, WindowForm
 
 _BEGINNINGS_MAX: Final = 5
@@ -221,7 +222,7 @@ class TimeWindow:
         self._metadata_max_age_s = metadata_max_age_ms / 1000
         self._metadata_asked = 0.0
         """Time of the last metadata request, on the monotonic clock."""
-        self._follow_ms = None if follow is None else _length_ms(follow)
+        self._follow_ms = None if follow is None else length_ms(follow)
         self._clock = clock
         self._requests = WindowRequests(
             self._cluster, retry_timeout_ms, BY_APPEND if bounds.by == APPEND else BY_TIMESTAMP
@@ -274,7 +275,8 @@ class TimeWindow:
 
     @property
     def untimed(self) -> int:
-        """Number of messages read that have no time; they are in no window."""
+        """Number of messages read that have no time; they are in no window. The broker leaves out
+        others, which `count_untimed` counts."""
         return self._untimed
 
     @property
@@ -374,6 +376,14 @@ class TimeWindow:
             if self._places is None and not self._ended:
                 await self._begin()
                 self._beginnings_left = 0
+
+    async def count_untimed(self) -> int | None:
+        """Return how many messages of the partitions have no time, and so are in no window; None
+        where unknown, as at a Kafka cluster, and before reading begins."""
+        if self._cluster.kafka or self._places is None:
+            return None
+        partitions = [place.partition for place in self._places]
+        return await count_untimed(self._cluster, self._topic, partitions, self._requests.by)
 
     async def close(self) -> None:
         """Stop reading. Needed only for a window that is not read to its end."""
@@ -624,14 +634,6 @@ def partition_numbers(partitions: Sequence[int]) -> list[int]:
     if any(one < 0 for one in partitions):
         raise ValueError(f"partitions have numbers from 0 on, not {min(partitions)}")
     return sorted(set(partitions))
-
-
-def _length_ms(follow: timedelta) -> int:
-    if not isinstance(follow, timedelta):
-        raise TypeError(f"follow is a timedelta, not {type(follow).__name__}")
-    if follow < timedelta(0):
-        raise ValueError(f"follow is a length of time from 0 on, not {follow}")
-    return follow // timedelta(milliseconds=1)
 
 
 def _ignore(results: Results) -> None:

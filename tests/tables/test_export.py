@@ -1,5 +1,6 @@
 """`horolog export`: windows of time in Parquet files."""
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -117,7 +118,9 @@ def test_files_that_exist_stay_unless_they_are_to_be_replaced(
         (("clicks", "--to", "o.parquet", "--every", "1h"), 2, "--every needs --from"),
         (("clicks", "--to", "o.parquet", "--from", "@-1h", "--every", "x"), 2, "write 250ms"),
         (("clicks", "--to", "o.parquet", "--from", "@-1d", "--every", "1ms"), 2, "every has to be"),
-        (("clicks", "--to", "o.parquet", "--from", "offset:3"), 2, "offset:N is no time"),
+        (("clicks", "--to", "o.parquet", "--from", "offset:3"), 2, "--from offset:3 is no time"),
+        (("clicks", "--to", "o.parquet", "--from", "latest"), 2, "--from latest is no time"),
+        (("clicks", "--to", "o.parquet", "--until", "earliest"), 2, "--until earliest is no time"),
         (("none", "--to", "o.parquet"), 1, "none"),
     ],
 )
@@ -145,3 +148,27 @@ def test_without_pyarrow_one_sentence_names_the_extra(
     result = ask("export", clicks, "--to", tmp_path / "out.parquet", code=1)
     assert "pip install 'horolog[arrow]'" in result.err
     assert result.err.count("\n") == 1
+
+
+def test_messages_without_a_time_are_counted(
+    ask: Run, server: BrokerThread, tmp_path: Path
+) -> None:
+    with blocking.Admin(server.address) as admin:
+        admin.create_topic("untimed", settings={"retention.ms": "-1"})
+    with blocking.Producer(server.address, stamp_missing=False) as producer:
+        for _ in range(5):
+            producer.send("untimed", b"u")
+        producer.send("untimed", b"1", timestamp_ms=T0)
+    path = tmp_path / "out.parquet"
+    said = "horolog: 5 messages have no time, and are in no window"
+    assert said in ask("export", "untimed", "--to", path).err.splitlines()
+    assert values(path) == [1]
+    assert said in ask("export", "untimed", "--from", "earliest", "--to", path, "--overwrite").err
+    assert said in ask("record", "untimed", "--to", tmp_path / "out.rec").err.splitlines()
+    for start in ("0", "2016-11-14T14:00:00Z", "now"):
+        assert said in ask("consume", "untimed", "--from", start).err.splitlines()
+    stats = ask("consume", "untimed", "--from", "0", "--stats").err.splitlines()[-1]
+    assert json.loads(stats)["untimed"] == 5
+    reader = read_window(server.address, "untimed", T0 + 1, None)
+    assert reader.schema.metadata[b"horolog.untimed"] == b"5"
+    assert reader.read_all().num_rows == 0

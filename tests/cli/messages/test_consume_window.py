@@ -275,7 +275,8 @@ def test_messages_deleted_while_a_window_is_read_are_an_error(
 ) -> None:
     """Those of a partition, and of a topic, whose turn is still to come."""
     program = Program(server.address)
-    fill, filled = TimeWindow.fill, list[object]()
+    fill = TimeWindow.fill
+    filled: list[TimeWindow] = []
 
     async def fill_and_trim(window: TimeWindow, **more: Any) -> bool:
         found = await fill(window, **more)

@@ -150,7 +150,8 @@ def test_only_the_window_is_recorded(
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (("clicks", "--from", "offset:1", "--to", "x"), 2, "not offsets"),
+        (("clicks", "--from", "offset:1", "--to", "x"), 2, "--from offset:1 is no time"),
+        (("clicks", "--from", "latest", "--to", "x"), 2, "--from latest is no time"),
         (("clicks", "--to", "missing/x"), 2, "--to: missing/x cannot be written: No such file"),
         (("clicks", "--to", "."), 2, "--to: . is a directory"),
         (("clicks",), 2, "--to"),
