@@ -69,7 +69,9 @@ async def lines(services: Services, query: Query) -> AsyncIterator[bytes]:
             offset = next_offset
     said = missing.as_fields()
     if said:
-        yield await services.work.in_reading_thread(partial(_line, said))
+        # It is about all partitions; readers find the fields of the other lines.
+        place = {"partition": None, "offset": None}
+        yield await services.work.in_reading_thread(partial(_line, {**place, **said}))
 
 
 class _Missing:

@@ -9,13 +9,15 @@ export function addressOf(topic, partition, view = "") {
   return `#${encodeURIComponent(topic)}/${partition}${String(view) && `?${view}`}`;
 }
 
-// Returns the topic and partition of an address, and the rest of it; null if it names no topic.
+// Returns the topic and partition of an address, and the rest of it; null if it names no topic. What
+// is no partition stands for the first.
 export function parse(hash) {
   const [path, query = ""] = hash.split("?", 2);
   const cut = path.lastIndexOf("/");
   if (!path.startsWith("#") || cut < 2) return null;
   try {
-    const place = { topic: decodeURIComponent(path.slice(1, cut)), partition: Number(path.slice(cut + 1)) || 0 };
+    const partition = path.slice(cut + 1);
+    const place = { topic: decodeURIComponent(path.slice(1, cut)), partition: /^\d{1,15}$/.test(partition) ? Number(partition) : 0 };
     return { place, view: new URLSearchParams(query) };
   } catch {
     return null;

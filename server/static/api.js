@@ -2,7 +2,12 @@
 
 const DEADLINE_MS = 12000;
 
-export class Refused extends Error {}
+export class Refused extends Error {
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
 
 // `signal` ends the request early.
 export async function ask(name, query = {}, signal = null) {
@@ -14,7 +19,7 @@ export async function ask(name, query = {}, signal = null) {
   const response = await fetch(address, { signal: signal ? AbortSignal.any([signal, deadline]) : deadline });
   if (response.status === 401) leave();
   const body = await response.json();
-  if (!response.ok) throw new Refused(body.error);
+  if (!response.ok) throw new Refused(body.error, response.status);
   return body;
 }
 
@@ -31,7 +36,7 @@ export async function logOut() {
   const response = await fetch("/logout", {
     method: "POST", headers: { "Content-Type": "application/json" }, body: "{}", signal: AbortSignal.timeout(DEADLINE_MS),
   });
-  if (!response.ok) throw new Refused((await response.json()).error);
+  if (!response.ok) throw new Refused((await response.json()).error, response.status);
   leave();
 }
 

@@ -2,7 +2,7 @@
 // text, whatever is in them.
 
 import { note, numbers } from "/static/address.js";
-import { ask } from "/static/api.js";
+import { ask, Refused } from "/static/api.js";
 import { latencyOf, loadDetail, valueOf } from "/static/detail.js";
 import { byId, html, replace, setText } from "/static/dom.js";
 import { count, several, time } from "/static/format.js";
@@ -26,9 +26,10 @@ export function select(topic, partition) {
   setText("messages-note", "");
 }
 
-// Shows the messages that an address names.
+// Shows the messages that an address names; the latest if it names a window that ends before it begins.
 export function restore(address) {
-  const window = numbers(address, "window", 2);
+  const named = numbers(address, "window", 2);
+  const window = named && named[0] <= named[1] ? named : null;
   const at = numbers(address, "at", 2);
   const offset = numbers(address, "offset", 1);
   if (window) Object.assign(view, NOTHING, { window: { from: window[0], until: window[1] } });
@@ -93,7 +94,14 @@ export async function follow(appended) {
   if ((view.from !== null || view.window || view.found) && view.answer) return;
   if (view.answer && view.seen === appended) return;
   view.seen = appended;
-  await load();
+  try {
+    await load();
+  } catch (error) {
+    // A place that the topic does not have; all else is still shown.
+    if (!view.window || !(error instanceof Refused) || ![400, 404].includes(error.status)) throw error;
+    view.answer = { messages: [], next: null, problem: `${error.message}.` };
+    render();
+  }
 }
 
 // An answer may end early, with few messages or none: the work for each is bounded.

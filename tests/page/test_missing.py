@@ -25,6 +25,7 @@ from .conftest import Get
 
 NOW = ManualClock().now_ms()
 MESSAGES = 60
+EVERYWHERE = {"partition": None, "offset": None}
 
 
 async def trim(client: Wire, partition: int, offset: int) -> None:
@@ -116,6 +117,7 @@ async def test_a_download_says_what_went_before_it(get: Get, client: Wire) -> No
     assert len(kept) == 2 * MESSAGES - 3
     complete_ms = NOW + 1000 * (2 - MESSAGES) + 1
     assert last == {
+        **EVERYWHERE,
         "problem": f"complete only from {format_time(complete_ms)} on: earlier messages are gone",
         "complete_from_ms": complete_ms,
         "removed": [
@@ -144,7 +146,7 @@ async def test_a_download_says_that_it_is_not_known_what_went(
     broker.directory.log("a", 0).expiry.trim(1)  # as a log that came from elsewhere
     *_, last = rows_of((await get("/page/download", topic="a")).text.encode())
     problem = "it is not known what left the topic"
-    assert last == {"problem": problem, "complete_from_ms": None, "removed": []}
+    assert last == {**EVERYWHERE, "problem": problem, "complete_from_ms": None, "removed": []}
 
 
 async def test_what_left_before_the_window_is_no_problem(broker: Broker, client: Wire) -> None:
@@ -179,7 +181,8 @@ async def test_a_download_ends_when_its_topic_is_deleted(
         data += piece
     *read, last = rows_of(data)
     assert [row["offset"] for row in read] == [*range(10)]
-    assert last == {"problem": "topic 'a' was deleted before all of it was read"}
+    problem = "topic 'a' was deleted before all of it was read"
+    assert last == {**EVERYWHERE, "problem": problem}
 
 
 async def test_a_window_that_goes_on_behind_deleted_messages_says_so(

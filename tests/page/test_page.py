@@ -363,6 +363,26 @@ def test_an_address_of_something_that_is_not_there(open_page: Open, broker: Brok
     expect(page.locator("#detail")).to_be_hidden()
 
 
+@pytest.mark.parametrize("place", ["-1", "1.5", "0?window=5-3", "0?window=5-3&at=1-2"])
+def test_an_address_that_makes_no_sense_shows_the_latest(open_page: Open, place: str) -> None:
+    page = open_page(f"#sensors/{place}")
+    expect(page.get_by_role("status")).to_have_class("live")
+    expect(page.locator("#messages-note")).to_contain_text("newest first, live")
+    assert page.url.partition("?")[0].endswith("#sensors/0")
+
+
+def test_an_address_of_a_place_that_the_topic_does_not_have(
+    browser: Browser, broker: BrokerThread
+) -> None:
+    page = browser.new_page()
+    page.goto(f"http://{broker.http_address}/#sensors/0?window=1-{2**50}&at=7-0")
+    expect(page.locator("#messages-note")).to_contain_text("partition is 7; the topic has 0 to 0")
+    expect(page.get_by_role("status")).to_have_class("live")
+    page.get_by_role("button", name="Latest").click()
+    expect(page.locator("#messages-note")).to_contain_text("newest first, live")
+    page.close()
+
+
 def test_consumers_and_their_lag(open_page: Open) -> None:
     page = open_page()
     row = page.locator('#lags tr[data-name="billing"]')
