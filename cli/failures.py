@@ -111,6 +111,8 @@ def _parts(error: Exception) -> tuple[str, str]:
         return text, error.cure
     if isinstance(error.__cause__, ConnectionRefusedError):
         return text, _START_ONE
+    if isinstance(error, TopicAlreadyExists) and _ADVICE.search(text):
+        return text, ""  # the name of a window: there is no stored topic to show or change
     return text, next((cure for kind, cure in _CURES if isinstance(error, kind)), "")
 
 
