@@ -385,7 +385,8 @@ def _name_as_text(name: str, meaning: NameMeaning) -> list[str]:
     if meaning.kind == "none":
         return [f"{name}: {meaning.why}."]
     if window is None:
-        return [f"{name} is a topic: {meaning.why}."]
+        parsed = parse_window_name(name)
+        return [f"{name} is a topic{'' if parsed is None else f', no window of {parsed.base}'}."]
     times = "append time" if window.by_append else "time"
     span = f"from {format_time(window.from_ms)} on, open to what is still to come"
     if window.until_ms is not None:

@@ -131,6 +131,8 @@ def _parts(error: Exception) -> tuple[str, str]:
         return text, (
             f"Name the leader with --server {leader[1]}, or all brokers, separated by commas"
         )
+    if isinstance(error, TopicAlreadyExists) and _ADVICE.search(text):
+        return text, ""  # the name of a window: there is no stored topic to show or change
     return text, next((cure for kind, cure in _CURES if isinstance(error, kind)), "")
 
 

@@ -36,7 +36,10 @@ def check_not_window(topics: Container[str], name: str) -> None:
     """Raise `InvalidTopic` for a window of a topic that exists."""
     window = find_window(topics, name)
     if window is not None:
-        raise InvalidTopic(_read_only(name, window))
+        raise InvalidTopic(
+            f"{_read_only(name, window)}, by fetches and searches for offsets. "
+            f"Name {window.base} for everything else"
+        )
 
 
 def check_creation(topics: Mapping[str, object], name: str) -> None:
@@ -52,7 +55,7 @@ def creation_error(topics: Container[str], name: str) -> CodedError | None:
         return None
     window = find_window(topics, name)
     if window is not None:
-        return TopicAlreadyExists(_read_only(name, window))
+        return TopicAlreadyExists(f"{_read_only(name, window)}. Choose a name that is no window's")
     return InvalidTopic(_reserved(name))
 
 

@@ -40,7 +40,7 @@ def test_explain_topic(ask: Run, clicks: str) -> None:
     assert f"a window of {clicks}" in told
     assert "2016-11-14T14:00:00.000Z up to, without, 2016-11-14T15:00:00.000Z" in told
     assert f"{clicks}..20161114T140000Z..20161114T150000Z is the same window" in told
-    assert f"{clicks} is a topic" in ask("explain", "topic", clicks).out
+    assert ask("explain", "topic", clicks).out == f"{clicks} is a topic.\n"
     assert "no such topic" in ask("explain", "topic", f"{clicks}..yesterday").out
     assert "no time is in a window" in ask("explain", "topic", f"{clicks}..20161114T14Z..0h").out
     assert "no topic nowhere" in ask("explain", "topic", f"nowhere..{HOUR}").out
@@ -137,6 +137,49 @@ def test_explain_topic_reads_the_name_alone_if_no_broker_is_named(
         "none",
         "no time is in a window that ends at or before its start",
     )
+
+
+HOURLY = ("--from", "@-1h", "--every", "1h")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["topic", "describe"],
+        ["topic", "alter", "--set", "retention.ms=5"],
+        ["topic", "delete", "--yes"],
+        ["topic", "trim", "--before", "latest"],
+        ["histogram", *HOURLY],
+        ["explain", "offset", "--at", "now"],
+        ["explain", "retention"],
+    ],
+)
+def test_a_command_that_takes_no_window_names_its_topic(
+    ask: Run, clicks: str, command: list[str]
+) -> None:
+    window = f"{clicks}..{HOUR}"
+    words = [*command[:2], window, *command[2:]]
+    if command[0] == "histogram":
+        words = ["histogram", window, *HOURLY]
+    refused = ask(*words, code=1)
+    assert refused.err == (
+        f"horolog: INVALID_TOPIC_EXCEPTION: {window} is a window of clicks: read only, by fetches "
+        "and searches for offsets. Name clicks for everything else\n"
+    )
+    assert '"cure": "Name clicks for everything else"' in ask(*words, "--json", code=1).err
+
+
+def test_no_topic_is_created_with_the_name_of_a_window(ask: Run, clicks: str) -> None:
+    window = f"{clicks}..{HOUR}"
+    refused = ask("topic", "create", window, code=1)
+    assert refused.err == (
+        f"horolog: TOPIC_ALREADY_EXISTS: {window} is a window of clicks: read only. Choose a name "
+        "that is no window's\n"
+    )
+    refused = ask("topic", "create", window, "--json", code=1)
+    assert '"cure": "Choose a name that is no window\'s"' in refused.err
+    refused = ask("topic", "create", clicks, code=1)
+    assert "`horolog topic describe` shows it" in refused.err
 
 
 def test_consume_reads_the_window_that_a_name_means(ask: Run, clicks: str) -> None:
