@@ -21,11 +21,11 @@ from ...storage.read.window_sets import LogWindow
 from ...storage.read.windows import ReadWindow
 from ..requests import HandlerOfMany, PendingAnswer
 from ..window_memory import WindowMemory
-from ..window_topics import log_window
+from ..window_topics import log_window, split_windows
 from .base import Services
 from .epochs import check_epoch, current_epoch, epoch_of
 from .repeats import repeats
-from .window_fetch import memory_of_client, outcome_of, split_windows
+from .window_fetch import memory_of_client, outcome_of
 from .window_reads import first_message, largest_message, latest_offset, prepare
 
 
@@ -46,10 +46,12 @@ async def _listed(
     others: HandlerOfMany,
 ) -> ListOffsetsResponse:
     turns = services.work.turns()
-    windows, rest = await split_windows(services, request.topics, turns)
+    windows, rest = await split_windows(services.directory.topics(), request.topics, turns)
     response = ListOffsetsResponse(topics=[])
     if rest:
+        turns.end()
         response = await outcome_of(services, others, version, replaced(request, topics=rest))
+        turns.begin()
     repeated = repeats(request.topics)
     for topic, window in windows:
         results: list[ListOffsetsPartitionResult] = []
