@@ -23,6 +23,9 @@ from ..values import value_class
 SEPARATOR: Final = ".."
 BY_APPEND_SUFFIX: Final = "append"
 
+MAX_WINDOW_PARTS: Final = 3
+"""The most parts behind the base in the name of a window: FROM, TO and `append`."""
+
 MAX_NAME: Final = 249
 """Largest number of characters of a topic's name, as in Kafka."""
 

@@ -56,13 +56,15 @@ from ..protocol.api.topics.describe_configs import BROKER_RESOURCE, DESCRIBE_CON
 from ..protocol.api.topics.elect_leaders import ELECT_LEADERS
 from ..protocol.api.topics.metadata import METADATA
 from ..protocol.limits import (
+    MAX_DESCRIBED_WINDOWS,
     MAX_INTERVALS,
     MAX_LISTED,
     MAX_LISTED_PRODUCERS,
     MAX_REQUEST_VALUES,
     MAX_WINDOW_PARTITIONS,
 )
-from ..protocol.window_topics import base_of, may_name_window
+from ..protocol.window_topics import MAX_WINDOW_PARTS, SEPARATOR, base_of, may_name_window
+from ..storage.directory.topics import TopicEntry
 from ..values import value_class
 from .handlers.base import Services
 
@@ -339,10 +341,24 @@ def _partitions(services: Services, names: Iterable[str] | None) -> int:
         entry = topics.get(name)
         if entry is not None:
             stored += entry.partitions
-        elif may_name_window(name) and windows < MAX_WINDOW_PARTITIONS:
-            base = topics.get(base_of(topics, name))
-            windows += 0 if base is None else base.partitions
+        elif windows < MAX_WINDOW_PARTITIONS and may_name_window(name):
+            windows += _window_partitions(topics, name)
     return stored + windows
+
+
+def _window_partitions(topics: Mapping[str, TopicEntry], name: str) -> int:
+    """Return how many partitions a window has at most, 0 if there is no such window. The name is
+    not parsed, which would take ten times as long: of what may be its base, the topic with the most
+    partitions counts."""
+    most, base = 0, name
+    for _ in range(MAX_WINDOW_PARTS):
+        base, separator, _ = base.rpartition(SEPARATOR)
+        if not separator:
+            break
+        entry = topics.get(base)
+        if entry is not None:
+            most = max(most, entry.partitions)
+    return most
 
 
 def _metadata(services: Services, request: Any, version: int) -> int:
@@ -430,12 +446,15 @@ def _described_settings(services: Services, request: Any, version: int) -> int:
     resources = {(each.resource_type, each.resource_name) for each in request.resources}
     topics = services.directory.topics()
     of_topic, of_broker = 2 * len(TOPIC_SETTINGS), len(BROKER_SETTINGS) + len(TOPIC_SETTINGS)
-    settings = sum(
-        of_broker if kind == BROKER_RESOURCE else of_topic
-        for kind, name in resources
-        if kind == BROKER_RESOURCE or name in topics
-    )
-    return _SETTING_BYTES * settings
+    settings = windows = 0
+    for kind, name in resources:
+        if kind == BROKER_RESOURCE:
+            settings += of_broker
+        elif name in topics:
+            settings += of_topic
+        elif windows < MAX_DESCRIBED_WINDOWS and may_name_window(name):
+            windows += _window_partitions(topics, name) > 0
+    return _SETTING_BYTES * (settings + of_topic * windows)
 
 
 def _described_rules(services: Services, request: Any, version: int) -> int:

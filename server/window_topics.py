@@ -4,12 +4,17 @@ Handlers that read look up the window of a name. For all other handlers such a t
 and cannot be created.
 """
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any, Final
 
 from ..protocol.errors import CodedError, InvalidTopic, TopicAlreadyExists, UnknownTopicOrPartition
 from ..protocol.window_topics import WindowName, find_window, may_name_window, parse_window_name
 from ..storage.read.window_sets import LogWindow
 from ..storage.read.windows import ReadWindow
+from .work import Turns
+
+_NAMES_AT_ONCE: Final = 64
+"""Names that are parsed without giving way to other requests: some 10 microseconds each."""
 
 
 def guarded_name(exists: Callable[[str], bool], name: str) -> str:
@@ -24,6 +29,33 @@ def guarded_name(exists: Callable[[str], bool], name: str) -> str:
 def is_reserved(topics: Container[str], name: str) -> bool:
     """Whether a name has the form of a window's name. No topic can be created with such a name."""
     return may_name_window(name) and name not in topics and parse_window_name(name) is not None
+
+
+def may_name_windows(stored: Container[str], topics: Sequence[Any]) -> bool:
+    """Whether the topics of a request are windows, or so many have names to be parsed that
+    `split_windows` has to do it in turns."""
+    parsed = 0
+    for topic in topics:
+        if may_name_window(topic.name) and topic.name not in stored:
+            if parsed == _NAMES_AT_ONCE or find_window(stored, topic.name):
+                return True
+            parsed += 1
+    return False
+
+
+async def split_windows(
+    stored: Container[str], topics: Sequence[Any], turns: Turns
+) -> tuple[list[tuple[Any, WindowName]], list[Any]]:
+    """Split the topics of a request: return its window topics, and the others."""
+    windows, others = [], []
+    for topic in topics:
+        await turns.give_way()
+        window = find_window(stored, topic.name)
+        if window is None:
+            others.append(topic)
+        else:
+            windows.append((topic, window))
+    return windows, others
 
 
 def log_window(window: WindowName) -> LogWindow:

@@ -47,6 +47,7 @@ from ..conversions import Limits
 from ..network.file_sending import MAX_FILE_RANGES, MIN_FILE_RANGE_BYTES
 from ..parking import Partition
 from ..requests import PendingAnswer, each_alone, in_turns
+from ..window_topics import may_name_windows
 from .base import Services
 from .epochs import check_epoch
 from .fetch_windows import (
@@ -60,7 +61,6 @@ from .fetch_windows import (
 )
 from .registration import handles_many
 from .window_fetch import fetch as window_fetch
-from .window_fetch import names_windows
 
 FIRST_VERSION_WITH_V1 = 2
 """Older fetches speak message format v0 only."""
@@ -91,10 +91,16 @@ def handle_many(
         # A client that gets this error asks for all of its partitions in every fetch.
         return FetchResponse(error_code=UnknownFetchSession.code, topics=[])
 
-    if names_windows(services, request.topics):
+    if may_name_windows(services.directory.topics(), request.topics):
         newest = newest_format(version)
-        return window_fetch(services, request, version, handle_many, newest_magic=newest)
+        return window_fetch(services, request, version, _fetch_stored, newest_magic=newest)
+    return _answer_stored(services, request, version)
 
+
+def _answer_stored(
+    services: Services, request: FetchRequest, version: int
+) -> FetchResponse | PendingAnswer:
+    """Answer a fetch that names no windows."""
     if _asks_for_one(request):
         return _answer_one(services, request, version)
 
@@ -105,6 +111,9 @@ def handle_many(
     if doubted:
         return PendingAnswer(services.work.start(check_stored(services, doubted)), answer)
     return answer()
+
+
+_fetch_stored: Final = each_alone(_answer_stored)
 
 
 def _asks_for_one(request: FetchRequest) -> bool:

@@ -15,7 +15,7 @@ Left out: targets of tiered storage (KIP-405), which are refused by name.
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 from ...protocol.api.log.fetch import READ_COMMITTED
 from ...protocol.api.log.list_offsets import (
@@ -38,12 +38,12 @@ from ...storage.read import reader
 from ...storage.read.search import FoundMessage, Search
 from ..parking import Partition
 from ..requests import PendingAnswer, each_alone
+from ..window_topics import may_name_windows
 from ..work import Turns
 from .base import Services
 from .epochs import check_epoch, current_epoch, epoch_of
 from .registration import handles_many
 from .repeats import repeats
-from .window_fetch import names_windows
 from .window_offsets import list_offsets as list_window_offsets
 
 CONSUMER = -1
@@ -64,8 +64,15 @@ def handle_many(
 ) -> ListOffsetsResponse | PendingAnswer:
     """Answer a request at once if its searches are a few index look-ups, as most are. If they take
     longer than a turn, they go on in a task, and other requests get turns between the steps."""
-    if names_windows(services, request.topics):
-        return list_window_offsets(services, request, version, handle_many)
+    if may_name_windows(services.directory.topics(), request.topics):
+        return list_window_offsets(services, request, version, _list_stored)
+    return _answer_stored(services, request, version)
+
+
+def _answer_stored(
+    services: Services, request: ListOffsetsRequest, version: int
+) -> ListOffsetsResponse | PendingAnswer:
+    """Answer a request that names no windows."""
     listing = _Listing(services, request, version)
     steps = listing.steps()
     turns: Turns | None = None
@@ -80,6 +87,9 @@ def handle_many(
             break
     task = services.work.start(_finish(services, listing, steps, waits_for))
     return PendingAnswer(task, task.result)
+
+
+_list_stored: Final = each_alone(_answer_stored)
 
 
 def _visible_end(log: Log, request: ListOffsetsRequest) -> int:

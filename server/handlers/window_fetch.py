@@ -8,7 +8,6 @@ one ended.
 """
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any, Final
 
 from ...protocol.api.log.fetch import (
@@ -22,7 +21,7 @@ from ...protocol.api.log.fetch import (
 from ...protocol.api.schema import replaced
 from ...protocol.errors import HorologError, UnknownTopicOrPartition
 from ...protocol.records.layout import BATCH_MAGIC
-from ...protocol.window_topics import WindowName, find_window, may_name_window
+from ...protocol.window_topics import WindowName, find_window
 from ...storage.files import Buffer
 from ...storage.log.log import Log
 from ...storage.read.window_sets import WindowUnion, watch_appends
@@ -33,8 +32,7 @@ from ..network.file_sending import MAX_FILE_RANGES
 from ..parking import Partition, Wait
 from ..requests import HandlerOfMany, PendingAnswer
 from ..window_memory import WindowMemory
-from ..window_topics import log_window
-from ..work import Turns
+from ..window_topics import log_window, split_windows
 from .base import Services
 from .epochs import check_epoch
 from .fetch_windows import partitions_of
@@ -49,29 +47,6 @@ WINDOW_COUNTS_AS: Final = 4
 partitions of stored topics."""
 
 _FIRST_VERSION_WITH_MAX_BYTES: Final = 3
-
-
-def names_windows(services: Services, topics: Sequence[Any]) -> bool:
-    """Whether a request names window topics."""
-    for topic in topics:
-        if may_name_window(topic.name) and find_window(services.directory.topics(), topic.name):
-            return True
-    return False
-
-
-async def split_windows(
-    services: Services, topics: Sequence[Any], turns: Turns
-) -> tuple[list[tuple[Any, WindowName]], list[Any]]:
-    """Split the topics of a request: return its window topics, and the others."""
-    windows, others = [], []
-    for topic in topics:
-        await turns.give_way()
-        window = find_window(services.directory.topics(), topic.name)
-        if window is None:
-            others.append(topic)
-        else:
-            windows.append((topic, window))
-    return windows, others
 
 
 async def outcome_of(
@@ -379,6 +354,8 @@ class _WindowFetch:
 
     async def answer(self) -> FetchResponse:
         await self._split()
+        if self._rest is not None and len(self._rest.topics) == len(self._request.topics):
+            return await self._without_windows()
         while True:
             for part in self._parts:
                 await self._begin(part)
@@ -397,7 +374,9 @@ class _WindowFetch:
     async def _split(self) -> None:
         """Split the request into the partitions of windows, and a fetch of the other topics."""
         request = self._request
-        windows, rest = await split_windows(self._services, request.topics, self.turns)
+        windows, rest = await split_windows(
+            self._services.directory.topics(), request.topics, self.turns
+        )
         if rest:
             self._rest, self._rest_moved = replaced(request, topics=rest, max_wait_ms=0), True
         for topic, window in windows:
@@ -410,6 +389,13 @@ class _WindowFetch:
                     self._awaited[part.key] = awaited
                 awaited.parts.append(part)
                 await self.turns.give_way()
+
+    async def _without_windows(self) -> FetchResponse:
+        self.turns.end()
+        response: FetchResponse = await outcome_of(
+            self._services, self._others, self._version, self._request
+        )
+        return response
 
     async def _begin(self, part: _WindowPart) -> None:
         """Find the log of a partition, unless that is done and it is the same one still."""

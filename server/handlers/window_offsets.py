@@ -21,11 +21,11 @@ from ...storage.read.window_sets import LogWindow
 from ...storage.read.windows import ReadWindow
 from ..requests import HandlerOfMany, PendingAnswer
 from ..window_memory import WindowMemory
-from ..window_topics import log_window
+from ..window_topics import log_window, split_windows
 from .base import Services
 from .epochs import check_epoch, current_epoch, epoch_of
 from .repeats import repeats
-from .window_fetch import memory_of_client, outcome_of, split_windows
+from .window_fetch import memory_of_client, outcome_of
 from .window_reads import first_message, largest_message, latest_offset, prepare
 
 
@@ -46,10 +46,12 @@ async def _listed(
     others: HandlerOfMany,
 ) -> ListOffsetsResponse:
     turns = services.work.turns()
-    windows, rest = await split_windows(services, request.topics, turns)
+    windows, rest = await split_windows(services.directory.topics(), request.topics, turns)
     response = ListOffsetsResponse(topics=[])
     if rest:
+        turns.end()
         response = await outcome_of(services, others, version, replaced(request, topics=rest))
+        turns.begin()
     repeated = repeats(request.topics)
     for topic, window in windows:
         results: list[ListOffsetsPartitionResult] = []
@@ -105,12 +107,15 @@ class _WindowListing:
             found = FoundMessage(log.log_start_offset, -1)
         elif target == LATEST:
             await prepare(services, log, log.log_start_offset)
+            await self._add_completeness(log, result)
             window, committed = self._window, self._committed
             known = self._memory.hold(log, window, committed=committed)
             latest = await latest_offset(services, log, window, known, committed=committed)
             found = FoundMessage(latest, -1)
         else:
             await prepare(services, log, log.log_start_offset)
+            if target >= 0:
+                await self._add_completeness(log, result)
             found = await self._search(log, target)
         if self._version == 0:
             offsets = [] if found is None else [found.offset]
@@ -121,6 +126,24 @@ class _WindowListing:
             result.offset, result.timestamp = found.offset, found.timestamp_ms
             epoch = current_epoch(services) if target == LATEST else None
             result.leader_epoch = epoch_of(services, log, found.offset) if epoch is None else epoch
+
+    async def _add_completeness(self, log: Log, result: ListOffsetsPartitionResult) -> None:
+        """Say from when on no message has left the window: 0 if all that left the log was before
+        it."""
+        if self._version == 0:
+            return
+        services = self._services
+        if self._window.by_append:
+            turns = services.work.turns()
+            while log.log_start_offset < log.log_end_offset:
+                if log.segment_list.holding(log.log_start_offset).append_times.load():
+                    break
+                await turns.give_way()
+            complete_from_ms = services.completeness.complete_from_append_ms(log)
+        else:
+            complete_from_ms = services.completeness.complete_from_ms(log)
+        is_whole = 0 <= complete_from_ms <= self._window.window.first_ms
+        result.complete_from_ms = 0 if is_whole else complete_from_ms
 
     async def _search(self, log: Log, target: int) -> FoundMessage | None:
         if target < LARGEST:

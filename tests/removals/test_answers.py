@@ -198,6 +198,52 @@ def test_searches_tell(server: BrokerThread, clicks: str) -> None:
     assert run(server, "consume", clicks, "--partition", "0", "--last", "2").err == ""
 
 
+def test_searches_in_a_window_topic_tell(server: BrokerThread, clicks: str) -> None:
+    """As searches in the topic, if what left it may have been in the window."""
+    window = f"{clicks}..20161114T1724Z..1h"
+    told = run(server, "offsets", window, "--at", AT).err
+    complete, gone = [line.removeprefix("horolog: ") for line in told.splitlines()]
+    assert complete == COMPLETE.replace(clicks, window, 1)
+    assert gone.startswith(GONE.replace(clicks, window, 1))
+    assert run(server, "offsets", window, "--at", "2016-11-14T17:24:34Z").err == ""
+    assert run(server, "offsets", window).err == ""
+    later = f"{clicks}..{T0 + 1001}..1h"
+    assert run(server, "offsets", later, "--at", AT).err == ""
+
+
+@given(LOGS, st.integers(0, 10), st.booleans())
+@settings(max_examples=5, deadline=None)
+def test_windows_say_what_a_plain_list_says(
+    server: BrokerThread,
+    logs: Sequence[tuple[Sequence[int], int]],
+    start: int,
+    open_end: bool,
+) -> None:
+    topic = f"windows-{server.in_loop(_topics)}"
+    store(server, topic, [[T0 + time for time in times] for times, _ in logs], [n for _, n in logs])
+    window = f"{topic}..{T0 + start}" + ("" if open_end else "..5ms")
+    appended = f"{topic}..{T0}..1h..append"
+    for partition, (times, before) in enumerate(logs):
+        complete_from_ms = T0 + max(times[:before]) + 1 if before else 0
+        if complete_from_ms <= T0 + start:
+            complete_from_ms = 0
+        latest, at = with_admin(
+            server,
+            partial(_list_offsets, topic=window, partition=partition, targets=[-1, T0]),
+        )
+        assert (latest.complete_from_ms, at.complete_from_ms) == (complete_from_ms,) * 2
+        (at,) = with_admin(
+            server, partial(_list_offsets, topic=appended, partition=partition, targets=[T0])
+        )
+        assert (at.complete_from_ms or 0) > T0 if before else at.complete_from_ms == 0
+
+
+async def _list_offsets(
+    admin: horolog.Admin, *, topic: str, partition: int, targets: Sequence[int]
+) -> Any:
+    return await admin.list_offsets(topic, partition, targets)
+
+
 def test_counts_tell(server: BrokerThread, clicks: str) -> None:
     window = ("--from", AT, "--until", "2016-11-14T17:24:40Z", "--every", "3s")
     complete, gone = notes(run(server, "histogram", clicks, *window))

@@ -32,10 +32,11 @@ from horolog.protocol.api.schema import (
 from horolog.protocol.api.topics.describe_configs import (
     BROKER_RESOURCE,
     DESCRIBE_CONFIGS,
+    TOPIC_RESOURCE,
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
-from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest
+from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataTopic
 from horolog.protocol.limits import MAX_INTERVALS
 from horolog.server.broker import Broker
 from horolog.server.network.endpoint import Caller
@@ -154,6 +155,30 @@ async def test_answers_that_have_more_than_what_is_named(broker: Broker, client:
         DESCRIBE_LOG: DescribeLogRequest(topics=[named]),
         COUNT_BY_TIME: count,
         DESCRIBE_CONFIGS: DescribeConfigsRequest(resources=[own]),
+    }
+    heavier = {}
+    for api, body in bodies.items():
+        await answered(broker, native, api, body)
+        took, taken_for = await answered(broker, native, api, body)
+        if took > taken_for:
+            heavier[api.name] = took, taken_for
+    assert heavier == {}
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize("base", ["a", "a..1..b", "a..20161114T14Z"])
+async def test_windows_that_are_described(broker: Broker, client: Wire, base: str) -> None:
+    """Up to as many as an answer has, also of a base with the separator of windows in its name."""
+    await client.call(create_topic("a", partitions=3))
+    if base == "a..1..b":
+        await client.call(create_topic(base, partitions=3))
+    names = [f"{base}..{1_479_132_000_000 + number}..1h..append" for number in range(100)]
+    resources = [
+        DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name) for name in names
+    ]
+    bodies: dict[Api, Any] = {
+        DESCRIBE_CONFIGS: DescribeConfigsRequest(resources=resources, include_synonyms=True),
+        METADATA: MetadataRequest(topics=[MetadataTopic(name=name) for name in names]),
     }
     heavier = {}
     for api, body in bodies.items():

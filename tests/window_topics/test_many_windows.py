@@ -2,6 +2,7 @@
 windows."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from itertools import count
 from random import Random
@@ -9,8 +10,17 @@ from typing import Any
 
 import pytest
 
+from horolog.protocol import window_topics
 from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.log.fetch import FetchPartition, FetchRequest, FetchTopic
+from horolog.protocol.api.log.list_offsets import (
+    LATEST,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
+from horolog.protocol.errors import UnknownTopicOrPartition
 from horolog.protocol.records.layout import Codec
 from horolog.server.broker import Broker
 from horolog.server.handlers.window_fetch import WINDOW_COUNTS_AS
@@ -166,3 +176,71 @@ async def test_each_window_counts_as_waiting(
     waiting = await parked(broker, reader, wait_for(*names[:10], offset=1))
     assert not broker.services.fetches.has_room(1)
     waiting.cancel()
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
+    """How many names were parsed in each turn of the event loop."""
+    found = Counter[int]()
+    turn = count()
+    now = next(turn)
+    loop = asyncio.get_event_loop()
+    parse = window_topics.parse_window_name
+
+    def tick() -> None:
+        nonlocal now
+        now = next(turn)
+        loop.call_soon(tick)
+
+    def counted(name: str) -> Any:
+        found[now] += 1
+        return parse(name)
+
+    loop.call_soon(tick)
+    monkeypatch.setattr(window_topics, "parse_window_name", counted)
+    return found
+
+
+def names_of(kind: str) -> list[str]:
+    base = "t" if kind == "windows" else "missing"
+    end = "yesterday" if kind == "ordinary" else "1ms"
+    return [f"{base}..{AT_14 + number}..{end}" for number in range(MANY)]
+
+
+def reading(kind: str, *names: str) -> Any:
+    if kind == "metadata":
+        wanted = [MetadataTopic(name=name) for name in names]
+        return MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+    if kind == "fetch":
+        return wait_for(*names, offset=0, wait_ms=0)
+    places = [ListOffsetsPartition(partition=0, timestamp=LATEST)]
+    topics = [ListOffsetsTopic(name=name, partitions=places) for name in names]
+    return ListOffsetsRequest(topics=topics)
+
+
+@pytest.mark.parametrize("names", ["windows", "missing", "ordinary"])
+@pytest.mark.parametrize("kind", ["metadata", "fetch", "list-offsets"])
+async def test_names_are_parsed_in_turns(
+    client: Wire, kind: str, names: str, parsed: Counter[int]
+) -> None:
+    """The rest of the request is answered as by itself, in its order."""
+    await client.call(create_topic("t"))
+    await client.call(produce("t", message_set(AT_14 + 1)), 7)
+    parsed.clear()
+    own = names_of(names)
+    answer = await client.call(reading(kind, *own, "t"), 7)
+    assert max(parsed.values(), default=0) < MANY // 2
+    by_name = {topic.name: topic for topic in answer.topics}
+    assert len(by_name) == MANY + 1
+    (alone,) = (await client.call(reading(kind, "t"), 7)).topics
+    assert by_name["t"] == alone
+    if names != "windows":
+        assert [topic.name for topic in answer.topics] == [*own, "t"]
+        codes = {_code_of(by_name[name]) for name in own}
+        assert codes == {UnknownTopicOrPartition.code}
+    else:
+        assert {_code_of(by_name[name]) for name in own} == {0}
+
+
+def _code_of(topic: Any) -> int:
+    return int(topic.error_code if hasattr(topic, "error_code") else topic.partitions[0].error_code)
