@@ -265,9 +265,9 @@ class GroupService:
 
 
 class OffsetRetention:
-    """Task that removes expired positions.
+    """Task that removes expired positions, and groups without positions and members.
 
-    Nothing is removed before the broker has run for the longest session timeout. By then, the
+    No position is removed before the broker has run for the longest session timeout. By then, the
     members that it had before a restart have returned or are lost.
     """
 
@@ -281,8 +281,11 @@ class OffsetRetention:
         observe: Observer,
         *,
         retention_minutes: int,
+        check_interval_ms: int,
         settle_ms: int,
     ) -> None:
+        """As in Kafka, a group without positions vanishes within two checks of its last member's
+        leave."""
         self._positions = positions
         self._metadata = metadata
         self._coordinator = coordinator
@@ -292,6 +295,7 @@ class OffsetRetention:
         self._retention_ms = retention_minutes * MINUTE_MS
         self._began = clock.monotonic()
         self._settle_seconds = settle_ms / 1000
+        self._empty_seconds = check_interval_ms / 1000
 
     def begin(self) -> None:
         """Restart the waiting time, because this broker became the coordinator and members have to
@@ -299,7 +303,8 @@ class OffsetRetention:
         self._began = self._clock.monotonic()
 
     async def run(self, now_ms: int) -> None:
-        """Check every name that has positions, if this broker is the coordinator.
+        """Check every name that has positions, and every group without members, if this broker is
+        the coordinator.
 
         Raises `StorageError`.
         """
@@ -320,6 +325,15 @@ class OffsetRetention:
                 elif expires_ms <= now_ms and settled:
                     await self._forget(name, now_ms)
             await turns.give_way()
+        for name in self._coordinator.empty_groups():
+            self._remove_unused(name)
+            await turns.give_way()
+
+    def _remove_unused(self, name: str) -> None:
+        empty_seconds = self._coordinator.empty_seconds(self._clock.monotonic(), name)
+        if empty_seconds >= self._empty_seconds and not self._positions.has(name):
+            self._coordinator.delete(name)
+            self._observe("group_expired", group=name)
 
     def emptied(self, name: str, now_ms: int) -> None:
         """Record the use of a group whose last member has left: its retention time starts now."""
@@ -377,6 +391,7 @@ def set_up_groups(
         clock,
         observe,
         retention_minutes=settings.offsets_retention_minutes,
+        check_interval_ms=settings.offsets_retention_check_interval_ms,
         settle_ms=settings.group_max_session_timeout_ms,
     )
 
