@@ -81,7 +81,7 @@ GROUPS: Final = (
         "offsets.retention.check.interval.ms",
         600_000,
         "ms",
-        "Time between two checks for expired positions.",
+        "Time between two checks for expired positions and for unused groups.",
     ),
 )
 

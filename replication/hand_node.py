@@ -70,6 +70,9 @@ class HandNode(Node):
         self.newer_epoch = NO_EPOCH if own else last
         """Epoch in which another broker led after this one. If there is one, this broker does not
         lead by itself."""
+        self._outlived_epoch = NO_EPOCH
+        """Epoch whose owner has become a follower of this broker, which therefore stopped leading.
+        It leads again, unless it hears of a newer epoch first."""
         self._revision = 0
         empty = not self.identity.nonce
         leads = follows is None and (create or not empty)
@@ -93,7 +96,8 @@ class HandNode(Node):
         confirmed = asked is not None and (self._create or len(asked) >= self.brokers - 1)
         certain = not self.identity.in_doubt or self.brokers == 1
         newest = self.newer_epoch == NO_EPOCH
-        if self.leader is None and confirmed and certain and newest:
+        may_lead = certain and ((confirmed and newest) or self._outlives)
+        if self.leader is None and may_lead:
             self._begin(now_s, self.identity.record)
         super().tick(now_s)
         self._decide()
@@ -134,10 +138,10 @@ class HandNode(Node):
 
     def from_follower(self, now_s: float, connection: Connection, message: FromFollower) -> None:
         if message.says == Says.HELLO:
-            if self.leader is not None:
-                self._outlive_old_leader(now_s, message)
-            elif self.confirmed_by is not None:
+            if self.confirmed_by is not None and self.leader is None:
                 self._take_confirmation(self.confirmed_by, message)
+            else:
+                self._outlive_old_leader(message)
         super().from_follower(now_s, connection, message)
         self._decide()
 
@@ -157,16 +161,22 @@ class HandNode(Node):
         else:
             confirmed_by.add(hello.broker_id)
 
-    def _outlive_old_leader(self, now_s: float, hello: FromFollower) -> None:
-        """Lead on, above the epoch of a former leader that follows this one now.
+    @property
+    def _outlives(self) -> bool:
+        """Whether this broker is to lead again above `_outlived_epoch`."""
+        outlived = self._outlived_epoch
+        return outlived != NO_EPOCH and self.highest_epoch == outlived and self.follower is None
+
+    def _outlive_old_leader(self, hello: FromFollower) -> None:
+        """Lead again soon, above the epoch of a former leader that follows this one now.
 
         An operator promoted this broker while nobody knew that epoch. Its owner does not lead in it
         any more; a hello from any other broker does not prove that.
         """
-        newer = self.leader is not None and hello.highest_epoch > self.leader.epoch
-        if newer and hello.highest_epoch % EPOCHS_APART == hello.broker_id:
-            self.learn(hello.highest_epoch)
-            self._begin(now_s, self.identity.record)
+        owns = hello.highest_epoch % EPOCHS_APART == hello.broker_id
+        leads = self.leader is not None or self._outlives
+        if leads and owns and hello.highest_epoch > self.highest_epoch:
+            self._outlived_epoch = hello.highest_epoch
 
     def from_leader(self, now_s: float, connection: Connection, message: FromLeader) -> None:
         # Before the message: the partitions that it adds are not copied yet.

@@ -337,6 +337,15 @@ class Coordinator:
             with self._step(group):
                 group.gone(now, token)
 
+    def empty_groups(self) -> list[str]:
+        """Return the names of the groups without members."""
+        return list(self._empty)
+
+    def empty_seconds(self, now: float, name: str) -> float:
+        """Return how long a group has had no members; 0 if it has some, or does not exist."""
+        group = self.groups.get(name) if name in self._empty else None
+        return 0.0 if group is None else max(now - group.empty_since, 0.0)
+
     def delete(self, name: str) -> None:
         """Delete a group without members. Raises `NonEmptyGroup`, `GroupIdNotFound`."""
         group = self.groups.get(name)

@@ -104,6 +104,8 @@ class Group:
         self.protocol = ""
         """Protocol chosen for this generation."""
         self.leader: str | None = None
+        self.empty_since = inf
+        """When the last member left, in seconds; `inf` if there was none yet."""
         self.members = Roster(on_size)
         self.replies: list[tuple[Token, Outcome]] = []
         self._limits = limits
@@ -484,6 +486,7 @@ class Group:
             self.leader = None
             self.protocol = ""
             self._phase_ends_at = inf
+            self.empty_since = now
             self._go_to(State.EMPTY)
             return
         first = self._elect()

@@ -266,9 +266,9 @@ class GroupService:
 
 
 class OffsetRetention:
-    """Task that removes expired positions.
+    """Task that removes expired positions, and groups without positions and members.
 
-    Nothing is removed before the broker has run for the longest session timeout. By then, the
+    No position is removed before the broker has run for the longest session timeout. By then, the
     members that it had before a restart have returned or are lost.
     """
 
@@ -282,8 +282,11 @@ class OffsetRetention:
         observe: Observer,
         *,
         retention_minutes: int,
+        check_interval_ms: int,
         settle_ms: int,
     ) -> None:
+        """As in Kafka, a group without positions vanishes within two checks of its last member's
+        leave."""
         self._positions = positions
         self._metadata = metadata
         self._coordinator = coordinator
@@ -293,6 +296,7 @@ class OffsetRetention:
         self._retention_ms = retention_minutes * MINUTE_MS
         self._began = clock.monotonic()
         self._settle_seconds = settle_ms / 1000
+        self._empty_seconds = check_interval_ms / 1000
 
     def begin(self) -> None:
         """Restart the waiting time, because this broker became the coordinator and members have to
@@ -300,7 +304,8 @@ class OffsetRetention:
         self._began = self._clock.monotonic()
 
     async def run(self, now_ms: int) -> None:
-        """Check every name that has positions, if this broker is the coordinator.
+        """Check every name that has positions, and every group without members, if this broker is
+        the coordinator.
 
         Raises `StorageError`.
         """
@@ -321,6 +326,15 @@ class OffsetRetention:
                 elif expires_ms <= now_ms and settled:
                     await self._forget(name, now_ms)
             await turns.give_way()
+        for name in self._coordinator.empty_groups():
+            self._remove_unused(name)
+            await turns.give_way()
+
+    def _remove_unused(self, name: str) -> None:
+        empty_seconds = self._coordinator.empty_seconds(self._clock.monotonic(), name)
+        if empty_seconds >= self._empty_seconds and not self._positions.has(name):
+            self._coordinator.delete(name)
+            self._observe("group_expired", group=name)
 
     async def _expires_ms(self, name: str) -> int | None:
         find = partial(self._positions.expires_ms, name, self._retention_ms)
@@ -384,6 +398,7 @@ def set_up_groups(
         clock,
         observe,
         retention_minutes=settings.offsets_retention_minutes,
+        check_interval_ms=settings.offsets_retention_check_interval_ms,
         settle_ms=settings.group_max_session_timeout_ms,
     )
 

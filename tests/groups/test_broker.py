@@ -412,6 +412,39 @@ async def test_positions_of_groups_expire(tmp_path: Path, clock: ManualClock) ->
         assert await left() == ["named"]
 
 
+async def test_empty_groups_vanish_with_their_positions(tmp_path: Path, clock: ManualClock) -> None:
+    """A group that has never committed vanishes within two checks of its last member's leave."""
+    async with (
+        running_broker(tmp_path, clock, **settings(**RETENTION)) as broker,  # type: ignore[arg-type]
+        kafka_client(broker.addresses.kafka) as client,
+    ):
+        await create(client, "a")
+        members = {name: (await stable(client, name))[0] for name in ("g", "never", "stays")}
+        await client.call(commit("g", "a", 5, member_id=members["g"], generation=1))
+
+        async def listed() -> list[str]:
+            groups = (await client.call(ListGroupsRequest())).groups
+            return sorted(each.group_id for each in groups)
+
+        await client.call(leave("g", members["g"]))
+        await client.call(leave("never", members["never"]))
+        positions = broker.directory.committed
+        await until(lambda: positions.last_used_ms("g") == clock.now_ms())
+        for tenths in range(1, 26):
+            await time_passes(broker, clock, MINUTE_MS // 10)
+            await client.call(heartbeat("stays", members["stays"], 1))
+            if tenths == 9:
+                assert await listed() == ["g", "never", "stays"]
+        assert await listed() == ["g", "stays"]
+
+        member_id, generation = await stable(client, "never")
+        assert generation == 1
+        await client.call(leave("never", member_id))
+        await client.call(leave("stays", members["stays"]))
+        await time_passes(broker, clock, 61 * MINUTE_MS)
+        assert await listed() == []
+
+
 async def test_a_start_gives_members_time_to_come_back(tmp_path: Path, clock: ManualClock) -> None:
     async with (
         running_broker(tmp_path, clock, **settings(**RETENTION)) as broker,  # type: ignore[arg-type]

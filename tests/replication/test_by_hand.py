@@ -181,7 +181,21 @@ def test_a_leader_stops_when_a_follower_of_a_newer_leader_follows_it() -> None:
     hello = hello_of(Member(3, 7), NO_EPOCH, 1001, {})
     assert second.node is not None
     second.node.from_follower(second.now_s, "connection of broker 3", hello)
+    second.node.tick(second.now_s)
     assert leads_in(second) is None
+    assert second.directory.identity.highest_epoch == 1001
+
+
+def test_a_broker_that_has_not_led_outlives_nobody() -> None:
+    cluster = a_leader_of_an_epoch_that_nobody_heard_of()
+    empty = cluster.machines[1]
+    empty.directory = cluster.new_directory(1)
+    cluster.restart(empty, follows=None)
+    assert empty.node is not None
+    hello = hello_of(Member(2, 7), NO_EPOCH, 1002, {})
+    empty.node.from_follower(empty.now_s, "connection of broker 2", hello)
+    empty.node.tick(empty.now_s)
+    assert leads_in(empty) is None
 
 
 def test_a_leader_does_not_lead_again_after_one_that_knew_no_better() -> None:
