@@ -75,6 +75,8 @@ class MovingClock:
         self._shown = _Shown(self._real.now_ms(), now, now)
         self.watchers: list[ClockWatcher] = []
         """The running brokers that follow this clock."""
+        self.error_ms = 0.0
+        """By how much `jump` has set the clock wrong, in all."""
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
@@ -111,9 +113,8 @@ class MovingClock:
     def jump(self, seconds: float) -> None:
         """Set the wall clock wrong, forward, or back if negative, without time passing. Raises
         `ValueError` beyond the times of messages."""
-        shown = self._look()
-        _check_moved(shown.wall_ms, seconds)
-        self._shown = shown._replace(wall_ms=shown.wall_ms + 1000 * seconds)
+        self._move_wall(seconds)
+        self.error_ms += 1000 * seconds
 
     def set(self, time: Instant) -> None:
         """Set the clock to `time`. Up to a later time, time passes, as in `step`; an earlier one is
@@ -122,9 +123,14 @@ class MovingClock:
         if ahead_ms >= 0:
             self.step(ahead_ms / 1000)
             return
-        self.jump(ahead_ms / 1000)
+        self._move_wall(ahead_ms / 1000)
         for watcher in list(self.watchers):
             watcher.was_set()
+
+    def _move_wall(self, seconds: float) -> None:
+        shown = self._look()
+        _check_moved(shown.wall_ms, seconds)
+        self._shown = shown._replace(wall_ms=shown.wall_ms + 1000 * seconds)
 
     def freeze(self) -> None:
         """Stop the clock; `step`, `jump` and `set` still move it."""

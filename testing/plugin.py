@@ -208,6 +208,8 @@ def _horolog_test(request: pytest.FixtureRequest) -> Iterator[None]:
     settings = request.getfixturevalue("horolog_settings")
     broker: BrokerThread = request.getfixturevalue("horolog_broker")
     with broker.borrowed(settings):
+        if "kafka_bootstrap" in request.fixturenames:
+            _check_port(broker, request.getfixturevalue("kafka_bootstrap"))
         yield
 
 
@@ -245,6 +247,18 @@ def _running_broker(session: pytest.Session) -> "BrokerThread | None":
     """Return the broker of the session if it was started and is running."""
     broker = session.stash.get(_BROKER, None)
     return broker if broker is not None and broker.is_running else None
+
+
+def _check_port(broker: "BrokerThread", bootstrap: str) -> None:
+    """Fail a test whose settings have moved the port that `kafka_bootstrap` names."""
+    now = broker.kafka_address
+    if now is None or now.rpartition(":")[2] != bootstrap.rpartition(":")[2]:
+        pytest.fail(
+            f"kafka_bootstrap is {bootstrap} during the whole run, and kafka.listen of "
+            f"horolog_settings is {broker.settings['kafka.listen']!r}: leave that setting out, or "
+            "give it the port 0, or use horolog_broker.kafka_address instead of kafka_bootstrap",
+            pytrace=False,
+        )
 
 
 @contextmanager

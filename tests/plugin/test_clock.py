@@ -126,6 +126,31 @@ def test_retention_follows_a_clock_that_was_set_back_to_another_year(
     assert log_start(horolog_broker) == 1
 
 
+@pytest.mark.parametrize(("move", "log_starts_at"), [("step", 1), ("jump", 0)])
+def test_retention_follows_a_clock_that_was_moved_while_the_broker_was_stopped(
+    horolog_broker: BrokerThread, move: str, log_starts_at: int
+) -> None:
+    """A clock that was set wrong it does not follow."""
+    clock = horolog_broker.clock
+    with blocking.Producer(horolog_broker.address) as producer:
+        producer.send("a", b"value", timestamp_ms=clock.now_ms())
+    horolog_broker.faults.stop_leader()
+    getattr(clock, move)(8 * DAY)
+    horolog_broker.start()
+    assert log_start(horolog_broker) == log_starts_at
+    clock.step(1)
+    assert log_start(horolog_broker) == log_starts_at
+
+
+def test_a_clock_that_was_set_back_while_the_broker_was_stopped_is_believed(
+    horolog_broker: BrokerThread,
+) -> None:
+    horolog_broker.faults.stop_leader()
+    horolog_broker.clock.set(LONG_AGO)
+    horolog_broker.start()
+    assert abs(horolog_broker.in_loop(ahead_ms)) < 1_000
+
+
 def test_retention_follows_a_clock_that_runs_faster(horolog_broker: BrokerThread) -> None:
     with (
         blocking.Admin(horolog_broker.address) as admin,
