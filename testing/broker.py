@@ -21,6 +21,7 @@ from ..client.recordings import NoRecording as NoRecording
 from ..clock import Clock
 from ..config.address import Scheme
 from ..config.broker import BrokerSettings, broker_settings
+from ..protocol.errors import StorageError
 from ..server.broker import Broker
 from ..server.network.listener import bind
 from ..server.network.ports import HTTP, KAFKA, NATIVE, Addresses, Port
@@ -174,16 +175,22 @@ class BrokerThread(ClockWatcher):
             if not self._blocks:
                 self._release_ports()
 
-    def _halt(self) -> None:
-        """Stop the broker, which is to start again: no other process gets its ports."""
+    def _halt(self, *, discards: bool = False) -> None:
+        """Stop the broker, which is to start again: no other process gets its ports. `discards`
+        says that its data will be replaced: it may be data that a full disk cannot take."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
         self.clock.watchers.remove(self)
         self._stopped = self.clock.monotonic(), self.clock.error_ms
-        if not self._ended.done():  # otherwise it failed, and `result` raises the error
+        failed = self._ended.done()  # Then `result` raises the error.
+        if not failed:
             self._loop.call_soon_threadsafe(self._asked_to_stop.set)
-        self._ended.result(DEADLINE_SECONDS)
+        try:
+            self._ended.result(DEADLINE_SECONDS)
+        except StorageError:
+            if failed or not discards:
+                raise
         thread.join(DEADLINE_SECONDS)
 
     def restart(self, settings: Mapping[str, object] | None = None) -> None:
@@ -203,8 +210,12 @@ class BrokerThread(ClockWatcher):
         if last is not None and last.mark == mark and last.clock == clock:
             return last
         folder = Path(tempfile.mkdtemp(prefix="snapshot-", dir=self.data_dir.parent))
+        try:
+            mark = self.in_loop(lambda broker: _copy(broker, folder))
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         self._snapshots.append(folder)
-        mark = self.in_loop(lambda broker: _copy(broker, folder))
         self._last = BrokerSnapshot(self, folder, clock, mark)
         return self._last
 
@@ -224,7 +235,7 @@ class BrokerThread(ClockWatcher):
         self._check_own(chosen)
         wanted = self._settings if settings is None else _named(settings)
         try:
-            self._halt()
+            self._halt(discards=True)
         finally:
             self.replace_data(chosen)
             self._settings = wanted

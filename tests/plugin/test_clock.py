@@ -1,6 +1,6 @@
 """The clock that a test freezes, steps, sets and speeds up, and what follows it at once."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -86,6 +86,22 @@ def test_a_time_that_is_none_is_refused() -> None:
         with pytest.raises((ValueError, TimeError)):
             clock.set(wrong)
     assert clock.now_ms() == now_ms
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "says"),
+    [
+        ("step", timedelta(days=1), r"seconds datetime.timedelta\(days=1\): .*total_seconds"),
+        ("jump", None, "seconds None: it must be a number"),
+        ("set", None, "time None: it must be a datetime"),
+        ("run", "fast", "speed 'fast': it must be a number"),
+    ],
+)
+def test_arguments_of_another_type_are_refused(method: str, given: object, says: str) -> None:
+    clock = MovingClock(ManualClock(1_000_000, 10.0))
+    with pytest.raises(TypeError, match=says):
+        getattr(clock, method)(given)
+    assert (clock.now_ms(), clock.monotonic(), clock.speed) == (1_000_000, 10.0, 1)
 
 
 @pytest.fixture
