@@ -334,6 +334,27 @@ def test_it_is_on_again(horolog_broker, kafka_bootstrap):
     assert horolog_broker.kafka_address == kafka_bootstrap
 """
 
+TAKEN_IN_A_TEST = """
+import pytest
+from horolog import blocking
+
+def topics(broker):
+    with blocking.Admin(broker.address) as admin:
+        return sorted(admin.list_topics())
+
+@pytest.fixture(scope="session")
+def storing(horolog_broker):
+    with blocking.Producer(horolog_broker.address) as producer:
+        producer.send("stored", b"value")
+
+def test_it_is_there(horolog_broker, request):
+    request.getfixturevalue("storing")
+    assert "stored" in topics(horolog_broker)
+
+def test_it_went_with_the_test(horolog_broker):
+    assert "stored" not in topics(horolog_broker)
+"""
+
 LOADED = """
 import json, sys
 import horolog.testing.plugin
@@ -349,6 +370,7 @@ def passed(run_pytest: Callable[..., str]) -> Counter[str]:
     modules |= {"conftest": OF_SESSION, "test_y": LATE, "test_z": LAST, "test_first": FIRST}
     modules |= {"test_za": STOPPED, "test_zb": LATER, "test_zc": AFTER_LATER}
     modules |= {"test_zd": CHANGING, "test_ze": AFTER_CHANGING, "test_zf": ADDRESSES}
+    modules |= {"test_zg": TAKEN_IN_A_TEST}
     told = run_pytest(modules, "--verbose", "--deselect=test_zd.py::test_left_out")
     return Counter(re.findall(r"^(\w+)\.py::\S.* PASSED", told, re.MULTILINE))
 
@@ -401,6 +423,12 @@ def test_what_a_module_changed_goes_after_it_and_holds_in_each_of_its_tests(
 ) -> None:
     """Its running clock and its faults too, whichever fixtures of the session come later."""
     assert [passed[name] for name in ("test_zd", "test_ze")] == [4, 2]
+
+
+def test_what_a_test_has_a_fixture_of_the_session_store_goes_with_it(
+    passed: Counter[str],
+) -> None:
+    assert passed["test_zg"] == 2
 
 
 def test_addresses_are_put_back(passed: Counter[str]) -> None:
