@@ -21,6 +21,7 @@ from ..client.recordings import NoRecording as NoRecording
 from ..clock import Clock
 from ..config.address import Scheme
 from ..config.broker import BrokerSettings, broker_settings
+from ..protocol.errors import StorageError
 from ..server.broker import Broker
 from ..server.network.listener import bind
 from ..server.network.ports import HTTP, KAFKA, NATIVE, Addresses, Port
@@ -49,6 +50,9 @@ LOAD_SECONDS: Final = 600
 
 TICK_SECONDS: Final = 0.02
 """How often a broker is told the time of a clock that runs faster than the machine's."""
+
+CATCH_UP_SECONDS: Final = 1.0
+"""A broker that was stopped for less time starts without running what became due meanwhile."""
 
 T = TypeVar("T")
 
@@ -83,10 +87,10 @@ class BrokerThread(ClockWatcher):
         self.faults = BrokerFaults(self.clock.now_ms, self._halt)
         self._settings = _named(settings or {})
         self._more_settings: dict[str, object] = {}
-        self._places: dict[str, str] = {}
-        """The addresses of the first start, by setting."""
+        self._ports: dict[str, int] = {}
+        """The ports of the first start, by setting."""
         self._held: dict[str, socket.socket] = {}
-        """Sockets that are bound to these addresses."""
+        """Sockets that are bound to these ports."""
         self._blocks = 0
         """How many `with` blocks use the broker: until their end it may start again."""
         self._thread: threading.Thread | None = None
@@ -95,6 +99,9 @@ class BrokerThread(ClockWatcher):
         self._snapshots: list[Path] = []
         self._last: BrokerSnapshot | None = None
         """The snapshot that was taken or restored last."""
+        self._stopped: tuple[float, float] | None = None
+        """The clock's seconds and its errors at the last stop, unless the data was replaced
+        since."""
 
     @property
     def address(self) -> str:
@@ -143,6 +150,17 @@ class BrokerThread(ClockWatcher):
         self.clock.watchers.append(self)
         if self.clock.speed > 1:
             self.speed_changed(self.clock.speed)
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Follow the clock over the time during which the broker was stopped. A clock that was set
+        wrong meanwhile is not believed."""
+        stopped, self._stopped = self._stopped, None
+        if stopped is not None and stopped[1] == self.clock.error_ms:
+            self.was_set()
+            seconds = self.clock.monotonic() - stopped[0]
+            if seconds >= CATCH_UP_SECONDS:
+                self.time_passed(seconds)
 
     def stop(self) -> None:
         """Stop the broker cleanly. Raises the error that ended it early. Does nothing if it is
@@ -157,23 +175,30 @@ class BrokerThread(ClockWatcher):
             if not self._blocks:
                 self._release_ports()
 
-    def _halt(self) -> None:
-        """Stop the broker, which is to start again: no other process gets its ports."""
+    def _halt(self, *, discards: bool = False) -> None:
+        """Stop the broker, which is to start again: no other process gets its ports. `discards`
+        says that its data will be replaced: it may be data that a full disk cannot take."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
         self.clock.watchers.remove(self)
-        if not self._ended.done():  # otherwise it failed, and `result` raises the error
+        self._stopped = self.clock.monotonic(), self.clock.error_ms
+        failed = self._ended.done()  # Then `result` raises the error.
+        if not failed:
             self._loop.call_soon_threadsafe(self._asked_to_stop.set)
-        self._ended.result(DEADLINE_SECONDS)
+        try:
+            self._ended.result(DEADLINE_SECONDS)
+        except StorageError:
+            if failed or not discards:
+                raise
         thread.join(DEADLINE_SECONDS)
 
     def restart(self, settings: Mapping[str, object] | None = None) -> None:
         """Stop cleanly and start again, with the same addresses, data and clock, and with other
         `settings` if they are given."""
+        wanted = self._settings if settings is None else _named(settings)
         self._halt()
-        if settings is not None:
-            self._settings = _named(settings)
+        self._settings = wanted
         self.start()
 
     def snapshot(self) -> BrokerSnapshot:
@@ -185,8 +210,12 @@ class BrokerThread(ClockWatcher):
         if last is not None and last.mark == mark and last.clock == clock:
             return last
         folder = Path(tempfile.mkdtemp(prefix="snapshot-", dir=self.data_dir.parent))
+        try:
+            mark = self.in_loop(lambda broker: _copy(broker, folder))
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         self._snapshots.append(folder)
-        mark = self.in_loop(lambda broker: _copy(broker, folder))
         self._last = BrokerSnapshot(self, folder, clock, mark)
         return self._last
 
@@ -204,12 +233,12 @@ class BrokerThread(ClockWatcher):
         if chosen is None:
             raise ValueError("there is no snapshot of this broker: take one with snapshot()")
         self._check_own(chosen)
+        wanted = self._settings if settings is None else _named(settings)
         try:
-            self._halt()
+            self._halt(discards=True)
         finally:
             self.replace_data(chosen)
-            if settings is not None:
-                self._settings = _named(settings)
+            self._settings = wanted
             self.start()
 
     @contextmanager
@@ -218,13 +247,14 @@ class BrokerThread(ClockWatcher):
         state, the settings, the clock and the faults that it had before. Snapshots that are taken
         in the block go with it."""
         own, faults = self.settings, self.faults.armed()
+        wanted = _named(settings or {})
         if not self.is_running:
             self.start()
         before = self.snapshot()
         kept = len(self._snapshots)
         more = {
             name: value
-            for name, value in _named(settings or {}).items()
+            for name, value in wanted.items()
             if not (name in own and str(value) == _ANY_PORT)  # It has such a port already.
         }
         self._blocks += 1
@@ -247,6 +277,7 @@ class BrokerThread(ClockWatcher):
         self.clock.take(snapshot.clock)
         replace_directory(self.data_dir, snapshot.folder, self.clock.now_ms())
         self._last = snapshot
+        self._stopped = None
 
     def _check_own(self, snapshot: BrokerSnapshot) -> None:
         if snapshot.folder not in self._snapshots:
@@ -347,12 +378,16 @@ class BrokerThread(ClockWatcher):
         Raises `CannotListen`.
         """
         for setting in (NATIVE, HTTP, KAFKA):
-            given = str((_OFF | self._settings).get(setting, _ANY_PORT))
-            if setting in self._held or not given.endswith(":0") or "," in given:
+            given, _, _ = self._given(setting).partition(",")
+            if setting in self._held or not given.endswith(":0"):
                 continue
-            wanted = self._places.get(setting, given)
+            wanted = given[:-1] + str(self._ports.get(setting, 0))
             held = self._held[setting] = bind(wanted.rpartition("://")[2], setting)
-            self._places[setting] = given[:-1] + str(held.getsockname()[1])
+            self._ports[setting] = held.getsockname()[1]
+
+    def _given(self, setting: str) -> str:
+        """Return the addresses that a setting gives to a port, or `off`."""
+        return str((_OFF | self._settings).get(setting, _ANY_PORT))
 
     def _release_ports(self) -> None:
         for held in self._held.values():
@@ -361,11 +396,12 @@ class BrokerThread(ClockWatcher):
 
     def _listening(self) -> dict[str, object]:
         """Return the addresses with the ports that are held, for the settings that name none."""
-        return {
-            setting: address
-            for setting, address in self._places.items()
-            if str(self._settings.get(setting, _ANY_PORT)).endswith(":0")
-        }
+        found: dict[str, object] = {}
+        for setting, port in self._ports.items():
+            given, comma, others = self._given(setting).partition(",")
+            if given.endswith(":0"):
+                found[setting] = f"{given[:-1]}{port}{comma}{others}"
+        return found
 
     @property
     def _known(self) -> Addresses:
@@ -417,7 +453,23 @@ def temporary_broker(settings: Mapping[str, object] | None = None) -> Iterator[B
 
 
 def _named(settings: Mapping[str, object]) -> dict[str, object]:
-    return {name.replace("_", "."): value for name, value in settings.items()}
+    """Return settings with dots in their names. Raises `TypeError` for what is no mapping of names,
+    `ValueError` for a data directory."""
+    if not isinstance(settings, Mapping):
+        raise TypeError(
+            f"settings {settings!r}: they must be a mapping of names to values, such as "
+            "{'retention.ms': 60_000}"
+        )
+    for name in settings:
+        if not isinstance(name, str):
+            raise TypeError(f"settings: name {name!r}: it must be a str, such as 'retention.ms'")
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    if "data.dir" in named:
+        raise ValueError(
+            f"data.dir {str(named['data.dir'])!r}: the broker of a test has a data directory of "
+            "its own, .data_dir: leave this setting out"
+        )
+    return named
 
 
 async def _follow(broker: Broker, seconds: float) -> None:

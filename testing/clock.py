@@ -2,7 +2,8 @@
 steps, freezes, sets and speeds up."""
 
 import math
-from datetime import datetime
+from datetime import datetime, timedelta
+from numbers import Real
 from typing import Final, NamedTuple
 
 from ..clock import Clock, SystemClock
@@ -19,8 +20,16 @@ Instant = datetime | int | str
 `@-1h`, which counts from the clock's time."""
 
 
+def check_number(name: str, value: float) -> None:
+    """Raise `TypeError` for an argument that is no number; a `timedelta` is none."""
+    if not isinstance(value, Real):
+        hint = "; a timedelta has total_seconds()" if isinstance(value, timedelta) else ""
+        raise TypeError(f"{name} {value!r}: it must be a number{hint}")
+
+
 def _check_moved(wall_ms: float, seconds: float) -> None:
-    """Raise ValueError for a move beyond the times of messages."""
+    """Raise `ValueError` for a move beyond the times of messages."""
+    check_number("seconds", seconds)
     moved_ms = wall_ms + 1000 * seconds
     if not 0 <= moved_ms <= MAX_CLOCK_MS:  # false for nan, too
         raise ValueError(
@@ -75,6 +84,8 @@ class MovingClock:
         self._shown = _Shown(self._real.now_ms(), now, now)
         self.watchers: list[ClockWatcher] = []
         """The running brokers that follow this clock."""
+        self.error_ms = 0.0
+        """By how much `jump` has set the clock wrong, in all."""
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
@@ -97,6 +108,7 @@ class MovingClock:
         the expiry of groups are checked in any case. Negative `seconds` act like `jump`: no time
         passes, so nothing becomes due. Raises `ValueError` beyond the times of messages.
         """
+        check_number("seconds", seconds)
         if seconds < 0:
             self.jump(seconds)
             return
@@ -111,9 +123,8 @@ class MovingClock:
     def jump(self, seconds: float) -> None:
         """Set the wall clock wrong, forward, or back if negative, without time passing. Raises
         `ValueError` beyond the times of messages."""
-        shown = self._look()
-        _check_moved(shown.wall_ms, seconds)
-        self._shown = shown._replace(wall_ms=shown.wall_ms + 1000 * seconds)
+        self._move_wall(seconds)
+        self.error_ms += 1000 * seconds
 
     def set(self, time: Instant) -> None:
         """Set the clock to `time`. Up to a later time, time passes, as in `step`; an earlier one is
@@ -122,9 +133,14 @@ class MovingClock:
         if ahead_ms >= 0:
             self.step(ahead_ms / 1000)
             return
-        self.jump(ahead_ms / 1000)
+        self._move_wall(ahead_ms / 1000)
         for watcher in list(self.watchers):
             watcher.was_set()
+
+    def _move_wall(self, seconds: float) -> None:
+        shown = self._look()
+        _check_moved(shown.wall_ms, seconds)
+        self._shown = shown._replace(wall_ms=shown.wall_ms + 1000 * seconds)
 
     def freeze(self) -> None:
         """Stop the clock; `step`, `jump` and `set` still move it."""
@@ -138,6 +154,7 @@ class MovingClock:
     def run(self, speed: float = 1.0) -> None:
         """Let the clock run `speed` times as fast as the real clock, from the time that it shows.
         Raises `ValueError`."""
+        check_number("speed", speed)
         if not (math.isfinite(speed) and 0 < speed <= SPEED_MAX):
             raise ValueError(
                 f"speed {speed}: it must be above 0 and at most {SPEED_MAX}; freeze() stops the "
@@ -183,8 +200,8 @@ class MovingClock:
 def instant_ms(time: Instant, now_ms: int) -> int:
     """Return a time in epoch milliseconds; texts such as `@-1h` count from `now_ms`.
 
-    Raises `ValueError` for a datetime without a zone, `TimeError` for a text that is no time and
-    for a number that looks like seconds.
+    Raises `TypeError` for what is none of these, `ValueError` for a datetime without a zone,
+    `TimeError` for a text that is no time and for a number that looks like seconds.
     """
     if isinstance(time, str):
         return parse_time(time, now_ms)
@@ -192,6 +209,11 @@ def instant_ms(time: Instant, now_ms: int) -> int:
         if time.tzinfo is None:
             raise ValueError(f"{time!r} has no zone: give it one, such as tzinfo=UTC")
         return round(time.timestamp() * 1000)
+    if not isinstance(time, Real):
+        raise TypeError(
+            f"time {time!r}: it must be a datetime with a zone, epoch milliseconds, or a text such "
+            "as '2016-11-14T17:24:32Z'"
+        )
     return check_unit(time)
 
 

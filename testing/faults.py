@@ -18,7 +18,7 @@ from ..protocol.api.kafka.refusals import answering_array, named_field, refusal,
 from ..protocol.api.log.produce import PRODUCE
 from ..protocol.api.pieces import finish
 from ..protocol.api.registry import APIS
-from ..protocol.api.schema import Api, replaced
+from ..protocol.api.schema import Api, all_fields, replaced
 from ..protocol.api.topics.metadata import METADATA, MetadataResponse
 from ..protocol.errors import ERRORS, NO_ERROR, CodedError, UnknownServerError
 from ..server.broker import Broker
@@ -26,6 +26,7 @@ from ..server.handlers.produce import NO_ANSWER
 from ..server.outcomes import CloseConnection
 from ..server.requests import Call, Handler, PendingAnswer, then
 from ..values import value_class
+from .clock import check_number
 
 DELAY_SECONDS_MAX: Final = 3600.0
 """Longest delay and throttle time."""
@@ -78,9 +79,18 @@ class _InterceptedRequest(NamedTuple):
         topic = getattr(self.body, "topic", None)
         if isinstance(topic, str):
             return (topic,)
-        if answering_array(self.api.response) is None and self.api is not METADATA:
+        if not _names_topics(self.api):
             return ()
         return tuple(map(_name_of, getattr(self.body, named_field(type(self.body))) or ()))
+
+
+def _names_topics(api: Api) -> bool:
+    """Whether requests of this API name topics."""
+    return (
+        api is METADATA
+        or answering_array(api.response) is not None
+        or any(each.name == "topic" for each in all_fields(api.request))
+    )
 
 
 Inject = Callable[[_InterceptedRequest], Any]
@@ -268,9 +278,14 @@ class BrokerFaults:
         detail: str,
         inject: Inject,
     ) -> None:
-        if times is not None and times < 1:
-            raise ValueError(f"times {times}: it must be 1 or more, or None for all requests")
+        _check_times(times)
+        _check_text("topic", topic)
+        _check_text("client_id", client_id)
         chosen = None if api is None else api_named(api)
+        if topic is not None and chosen is not None and not _names_topics(chosen):
+            raise ValueError(
+                f"topic {topic!r}: no {chosen.name} request names a topic: leave topic out"
+            )
         fault = BrokerFault(kind, chosen, topic, client_id, times, detail, inject)
         with self._lock:
             self._armed.append(fault)
@@ -335,7 +350,9 @@ class BrokerFaults:
 
 
 def api_named(name: str) -> Api:
-    """Return the API with this name, Kafka's or Horolog's. Raises `ValueError`."""
+    """Return the API with this name, Kafka's or Horolog's. Raises `TypeError`, `ValueError`."""
+    if not isinstance(name, str):
+        raise TypeError(f"api {name!r}: it must be the name of a request, such as 'Produce'")
     plain = {_plain(api.name): api for api in APIS.values()}
     found = plain.get(_plain(name))
     if found is None:
@@ -346,7 +363,9 @@ def api_named(name: str) -> Api:
 
 
 def error_code(error: str | int) -> int:
-    """Return the code of an error. Raises `ValueError`."""
+    """Return the code of an error. Raises `TypeError`, `ValueError`."""
+    if not isinstance(error, str | int):
+        raise TypeError(f"error {error!r}: it must be the name or the code of an error of Kafka's")
     if isinstance(error, int):
         if error == NO_ERROR or not _INT16_MIN <= error <= _INT16_MAX:
             raise ValueError(f"error {error}: a code is from -1 to {_INT16_MAX}, and not 0")
@@ -364,7 +383,20 @@ def _plain(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "")
 
 
+def _check_text(name: str, value: str | None) -> None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{name} {value!r}: it must be a str, or None for any")
+
+
+def _check_times(times: int | None) -> None:
+    if times is not None and not isinstance(times, int):
+        raise TypeError(f"times {times!r}: it must be a whole number, or None for all requests")
+    if times is not None and times < 1:
+        raise ValueError(f"times {times}: it must be 1 or more, or None for all requests")
+
+
 def _check_seconds(seconds: float) -> None:
+    check_number("seconds", seconds)
     if not (math.isfinite(seconds) and 0 < seconds <= DELAY_SECONDS_MAX):
         raise ValueError(f"seconds {seconds}: it must be above 0 and at most {DELAY_SECONDS_MAX:g}")
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _BROKER: "pytest.StashKey[BrokerThread]" = pytest.StashKey()
 _BEGINNING: "pytest.StashKey[BrokerSnapshot]" = pytest.StashKey()
 """The state of the broker when it was started."""
+_TESTING: "pytest.StashKey[bool]" = pytest.StashKey()
+"""Whether a test has the broker: what is stored meanwhile goes with it."""
 _STRETCHES: "pytest.StashKey[list[_Stretch]]" = pytest.StashKey()
 """The module whose tests are running, and the class."""
 _NAMED: "pytest.StashKey[Mapping[str, _NamedFixtures]]" = pytest.StashKey()
@@ -146,27 +148,38 @@ def pytest_fixture_setup(
             for name in fixtures.staying:
                 _set_up(name, request)
         return (yield)
+    if session.stash.get(_TESTING, False):
+        return (yield)
     known = _known_fixtures(getattr(request, "_pyfuncitem", None))
     if not any(_uses_broker(each, known, or_any=True) for each in fixturedef.argnames):
         return (yield)  # What changes meanwhile is by others, such as a thread of the module.
     broker = _running_broker(session)
     before = None if broker is None else broker.snapshot()
-    armed = () if broker is None else broker.faults.waiting
+    armed: Sequence[BrokerFault] = () if broker is None else broker.faults.waiting
     result = yield
-    broker = _running_broker(session)
-    if broker is not None:
-        before = before or session.stash[_BEGINNING]
-        after = broker.snapshot()
-        stretches = session.stash.get(_STRETCHES, ())
-        for stretch in stretches if after.differs(before) else ():
-            if (stretch.before or session.stash[_BEGINNING]) is before:
-                stretch.before = after
-            else:
-                stretch.stays = True
-        for fault in broker.faults.waiting:
-            for stretch in stretches if fault not in armed else ():
-                stretch.later_faults.setdefault(fault, replace(fault))
+    if (broker := _running_broker(session)) is not None:
+        _keep_stored(session, broker, before or session.stash[_BEGINNING], armed)
     return result
+
+
+def _keep_stored(
+    session: pytest.Session,
+    broker: "BrokerThread",
+    before: "BrokerSnapshot",
+    armed: "Sequence[BrokerFault]",
+) -> None:
+    """Keep, after the modules and classes that are running, what a fixture of the session has
+    stored since `before`, and the faults that are not among `armed`."""
+    after = broker.snapshot()
+    stretches = session.stash.get(_STRETCHES, ())
+    for stretch in stretches if after.differs(before) else ():
+        if (stretch.before or session.stash[_BEGINNING]) is before:
+            stretch.before = after
+        else:
+            stretch.stays = True
+    for fault in broker.faults.waiting:
+        for stretch in stretches if fault not in armed else ():
+            stretch.later_faults.setdefault(fault, replace(fault))
 
 
 def _set_up(name: str, request: pytest.FixtureRequest) -> None:
@@ -202,13 +215,24 @@ def _horolog_test(request: pytest.FixtureRequest) -> Iterator[None]:
     """Put the broker back, after a test, into the state that fixtures of a wider scope have
     made."""
     if "horolog_broker" not in request.fixturenames:
-        with _put_back_if_used(request):
+        with _put_back_if_used(request), _testing(request.session):
             yield
         return
     settings = request.getfixturevalue("horolog_settings")
     broker: BrokerThread = request.getfixturevalue("horolog_broker")
-    with broker.borrowed(settings):
+    with broker.borrowed(settings), _testing(request.session):
+        if "kafka_bootstrap" in request.fixturenames:
+            _check_port(broker, request.getfixturevalue("kafka_bootstrap"))
         yield
+
+
+@contextmanager
+def _testing(session: pytest.Session) -> Iterator[None]:
+    session.stash[_TESTING] = True
+    try:
+        yield
+    finally:
+        session.stash[_TESTING] = False
 
 
 def _add_fixtures(item: pytest.Item, named: _NamedFixtures) -> None:
@@ -245,6 +269,18 @@ def _running_broker(session: pytest.Session) -> "BrokerThread | None":
     """Return the broker of the session if it was started and is running."""
     broker = session.stash.get(_BROKER, None)
     return broker if broker is not None and broker.is_running else None
+
+
+def _check_port(broker: "BrokerThread", bootstrap: str) -> None:
+    """Fail a test whose settings have moved the port that `kafka_bootstrap` names."""
+    now = broker.kafka_address
+    if now is None or now.rpartition(":")[2] != bootstrap.rpartition(":")[2]:
+        pytest.fail(
+            f"kafka_bootstrap is {bootstrap} during the whole run, and kafka.listen of "
+            f"horolog_settings is {broker.settings['kafka.listen']!r}: leave that setting out, or "
+            "give it the port 0, or use horolog_broker.kafka_address instead of kafka_bootstrap",
+            pytrace=False,
+        )
 
 
 @contextmanager

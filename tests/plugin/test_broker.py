@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -150,6 +151,29 @@ def test_settings_that_a_broker_refuses_do_not_cost_it_its_ports(
         pass
     assert horolog_broker.is_running
     assert horolog_broker.address == address
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "says"),
+    [
+        ({"data.dir": "/elsewhere"}, ValueError, "data.dir '/elsewhere'.*leave this setting out"),
+        ({"data_dir": "/elsewhere"}, ValueError, "data.dir"),
+        ({3: 4}, TypeError, "name 3: it must be a str"),
+        ([("retention.ms", 5)], TypeError, "a mapping of names to values"),
+        ("retention.ms=5", TypeError, "a mapping of names to values"),
+    ],
+)
+def test_settings_that_are_none_are_refused(
+    tmp_path: Path, horolog_broker: BrokerThread, settings: Any, error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        BrokerThread(tmp_path, settings)
+    with pytest.raises(error, match=says), horolog_broker.borrowed(settings):
+        pass
+    with pytest.raises(error, match=says):
+        horolog_broker.restart(settings)
+    horolog_broker.topic("a")
+    assert horolog_broker.is_running
 
 
 def test_what_keeps_a_broker_from_starting_is_raised(tmp_path: Path) -> None:

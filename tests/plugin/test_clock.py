@@ -1,6 +1,6 @@
 """The clock that a test freezes, steps, sets and speeds up, and what follows it at once."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -88,6 +88,22 @@ def test_a_time_that_is_none_is_refused() -> None:
     assert clock.now_ms() == now_ms
 
 
+@pytest.mark.parametrize(
+    ("method", "given", "says"),
+    [
+        ("step", timedelta(days=1), r"seconds datetime.timedelta\(days=1\): .*total_seconds"),
+        ("jump", None, "seconds None: it must be a number"),
+        ("set", None, "time None: it must be a datetime"),
+        ("run", "fast", "speed 'fast': it must be a number"),
+    ],
+)
+def test_arguments_of_another_type_are_refused(method: str, given: object, says: str) -> None:
+    clock = MovingClock(ManualClock(1_000_000, 10.0))
+    with pytest.raises(TypeError, match=says):
+        getattr(clock, method)(given)
+    assert (clock.now_ms(), clock.monotonic(), clock.speed) == (1_000_000, 10.0, 1)
+
+
 @pytest.fixture
 def horolog_settings() -> dict[str, object]:
     return {"file.delete.delay.ms": 60_000}
@@ -124,6 +140,31 @@ def test_retention_follows_a_clock_that_was_set_back_to_another_year(
     assert log_start(horolog_broker) == 0
     clock.set("2016-11-16T00:00:00Z")
     assert log_start(horolog_broker) == 1
+
+
+@pytest.mark.parametrize(("move", "log_starts_at"), [("step", 1), ("jump", 0)])
+def test_retention_follows_a_clock_that_was_moved_while_the_broker_was_stopped(
+    horolog_broker: BrokerThread, move: str, log_starts_at: int
+) -> None:
+    """A clock that was set wrong it does not follow."""
+    clock = horolog_broker.clock
+    with blocking.Producer(horolog_broker.address) as producer:
+        producer.send("a", b"value", timestamp_ms=clock.now_ms())
+    horolog_broker.faults.stop_leader()
+    getattr(clock, move)(8 * DAY)
+    horolog_broker.start()
+    assert log_start(horolog_broker) == log_starts_at
+    clock.step(1)
+    assert log_start(horolog_broker) == log_starts_at
+
+
+def test_a_clock_that_was_set_back_while_the_broker_was_stopped_is_believed(
+    horolog_broker: BrokerThread,
+) -> None:
+    horolog_broker.faults.stop_leader()
+    horolog_broker.clock.set(LONG_AGO)
+    horolog_broker.start()
+    assert abs(horolog_broker.in_loop(ahead_ms)) < 1_000
 
 
 def test_retention_follows_a_clock_that_runs_faster(horolog_broker: BrokerThread) -> None:

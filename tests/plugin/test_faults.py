@@ -256,6 +256,7 @@ async def test_a_produce_without_an_answer_fails_by_the_connection(
         ({"api": "Produce", "error": 0}, "not 0"),
         ({"api": "Produce", "error": 40_000}, "32767"),
         ({"api": "Produce", "times": 0}, "1 or more"),
+        ({"api": "JoinGroup", "topic": "t"}, "no join-group request names a topic"),
     ],
 )
 def test_what_is_no_fault_is_refused(
@@ -266,6 +267,26 @@ def test_what_is_no_fault_is_refused(
     for seconds in (0, -1, float("nan"), 1e9):
         with pytest.raises(ValueError, match="above 0 and at most 3600"):
             faults.delay("Produce", seconds)
+    assert not faults.waiting
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"api": 0}, "api 0: it must be the name of a request"),
+        ({"error": None}, "error None: it must be the name or the code"),
+        ({"times": "3"}, "times '3': it must be a whole number"),
+        ({"topic": b"t"}, "topic b't': it must be a str"),
+        ({"client_id": 7}, "client_id 7: it must be a str"),
+    ],
+)
+def test_arguments_of_another_type_are_refused(
+    faults: BrokerFaults, arguments: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(TypeError, match=says):
+        faults.fail(**arguments)
+    with pytest.raises(TypeError, match="seconds None: it must be a number"):
+        faults.throttle("Produce", None)  # type: ignore[arg-type]
     assert not faults.waiting
 
 

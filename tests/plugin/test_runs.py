@@ -296,6 +296,65 @@ def test_what_the_session_armed_stays(horolog_broker):
     assert [each.api.name for each in horolog_broker.faults.waiting] == ["leave-group"]
 """
 
+ADDRESSES = """
+import pytest
+
+class TestHttp:
+    @pytest.fixture
+    def horolog_settings(self):
+        return {"http.listen": "127.0.0.1:0"}
+
+    def test_it_is_on(self, horolog_broker):
+        assert horolog_broker.http_address
+
+def test_it_is_off_again(horolog_broker):
+    assert horolog_broker.http_address is None
+
+class TestKafkaOff:
+    @pytest.fixture
+    def horolog_settings(self):
+        return {"kafka.listen": "off"}
+
+    @pytest.mark.xfail(raises=pytest.fail.Exception, strict=True)
+    def test_the_address_of_the_session_is_gone(self, kafka_bootstrap):
+        pass
+
+    def test_the_broker_says_so(self, horolog_broker):
+        assert horolog_broker.kafka_address is None
+
+class TestOfTwoPorts:
+    @pytest.fixture
+    def horolog_settings(self):
+        return {"kafka.listen": "127.0.0.1:0,sasl_plaintext://127.0.0.1:0"}
+
+    def test_the_first_is_that_of_the_session(self, horolog_broker, kafka_bootstrap):
+        assert horolog_broker.kafka_address == kafka_bootstrap
+
+def test_it_is_on_again(horolog_broker, kafka_bootstrap):
+    assert horolog_broker.kafka_address == kafka_bootstrap
+"""
+
+TAKEN_IN_A_TEST = """
+import pytest
+from horolog import blocking
+
+def topics(broker):
+    with blocking.Admin(broker.address) as admin:
+        return sorted(admin.list_topics())
+
+@pytest.fixture(scope="session")
+def storing(horolog_broker):
+    with blocking.Producer(horolog_broker.address) as producer:
+        producer.send("stored", b"value")
+
+def test_it_is_there(horolog_broker, request):
+    request.getfixturevalue("storing")
+    assert "stored" in topics(horolog_broker)
+
+def test_it_went_with_the_test(horolog_broker):
+    assert "stored" not in topics(horolog_broker)
+"""
+
 LOADED = """
 import json, sys
 import horolog.testing.plugin
@@ -310,7 +369,8 @@ def passed(run_pytest: Callable[..., str]) -> Counter[str]:
     modules |= {"test_plain": SYNCHRONOUS, "test_isolation": ISOLATION}
     modules |= {"conftest": OF_SESSION, "test_y": LATE, "test_z": LAST, "test_first": FIRST}
     modules |= {"test_za": STOPPED, "test_zb": LATER, "test_zc": AFTER_LATER}
-    modules |= {"test_zd": CHANGING, "test_ze": AFTER_CHANGING}
+    modules |= {"test_zd": CHANGING, "test_ze": AFTER_CHANGING, "test_zf": ADDRESSES}
+    modules |= {"test_zg": TAKEN_IN_A_TEST}
     told = run_pytest(modules, "--verbose", "--deselect=test_zd.py::test_left_out")
     return Counter(re.findall(r"^(\w+)\.py::\S.* PASSED", told, re.MULTILINE))
 
@@ -363,6 +423,16 @@ def test_what_a_module_changed_goes_after_it_and_holds_in_each_of_its_tests(
 ) -> None:
     """Its running clock and its faults too, whichever fixtures of the session come later."""
     assert [passed[name] for name in ("test_zd", "test_ze")] == [4, 2]
+
+
+def test_what_a_test_has_a_fixture_of_the_session_store_goes_with_it(
+    passed: Counter[str],
+) -> None:
+    assert passed["test_zg"] == 2
+
+
+def test_addresses_are_put_back(passed: Counter[str]) -> None:
+    assert passed["test_zf"] == 5
 
 
 def test_the_fixtures_are_listed_with_their_meaning(run_pytest: Callable[..., str]) -> None:

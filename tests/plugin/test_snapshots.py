@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import closing
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,11 @@ from hypothesis import strategies as st
 
 from horolog import TopicAlreadyExists, blocking
 from horolog.protocol.api.log.init_producer_id import InitProducerIdRequest
-from horolog.protocol.errors import OutOfOrderSequenceNumber, UnknownTopicOrPartition
+from horolog.protocol.errors import (
+    OutOfOrderSequenceNumber,
+    StorageError,
+    UnknownTopicOrPartition,
+)
 from horolog.protocol.records.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.testing.broker import BrokerThread
@@ -266,6 +271,33 @@ def test_a_borrowed_broker_is_given_back_as_it_was(
     with pytest.raises(TopicAlreadyExists):
         admin.create_topic("kept")
     send(horolog_broker, "new", b"two")
+
+
+def test_a_full_disk_costs_a_test_and_leaves_no_snapshot(
+    horolog_broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What could not be written goes with the test."""
+
+    def full(*_: object) -> None:
+        raise OSError(ENOSPC, "no space left")
+
+    folders = sorted(horolog_broker.data_dir.parent.iterdir())
+    with horolog_broker.borrowed():
+        send(horolog_broker, "a", b"one")
+        monkeypatch.setattr("horolog.testing.snapshots.shutil.copy2", full)
+        before = sorted(horolog_broker.data_dir.parent.iterdir())
+        with pytest.raises(OSError, match="no space"):
+            horolog_broker.snapshot()
+        assert sorted(horolog_broker.data_dir.parent.iterdir()) == before
+        monkeypatch.undo()
+        monkeypatch.setattr(horolog_broker._broker.directory, "_write_checkpoints", full)
+    monkeypatch.undo()
+    assert [path for path in horolog_broker.data_dir.parent.iterdir() if path not in folders] == []
+    send(horolog_broker, "b", b"two")
+    monkeypatch.setattr(horolog_broker._broker.directory, "_write_checkpoints", full)
+    with pytest.raises(StorageError, match="not clean"):
+        horolog_broker.restart()
+    horolog_broker.start()
 
 
 STEPS = st.tuples(st.sampled_from("abc"), st.sampled_from(("send", "drop", "take", "back")))
