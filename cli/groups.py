@@ -15,7 +15,7 @@ from ..client.results import GroupDescription, GroupPosition, GroupSummary, Posi
 from ..clock import SystemClock
 from ..times import INT64_MAX, TimeError, parse_length
 from .broker_requests import ask
-from .errors import CommandFailed, WrongUsage, is_terminal, note
+from .errors import WrongUsage, is_terminal, note
 from .options import (
     DEFAULT_SERVER,
     INT32_MAX,
@@ -24,6 +24,7 @@ from .options import (
     Server,
     check_text,
     complete_group,
+    complete_topic,
     group,
     parse_moment,
 )
@@ -60,6 +61,7 @@ Part = Annotated[
         "--topic",
         metavar="TOPIC[:PARTITION]",
         help="Only this topic, or this partition of it.",
+        autocompletion=complete_topic,
         callback=check_text,
     ),
 ]
@@ -241,14 +243,13 @@ def seek(
 ) -> None:
     """Move the positions of a group, so that its clients read again from there, or skip messages.
 
-    Shows each position with the offset before and after, and asks on a terminal. Without --topic
-    all positions of the group move; with it those in all partitions of the topic, and a group that
-    does not exist is created. A group with members is refused: stop its clients first.
+    Shows each position with the offset before and after, and asks on a terminal. In a script,
+    without a terminal, it does not ask. Without --topic all positions of the group move; with it
+    those in all partitions of the topic, and a group that does not exist is created. A group with
+    members is refused: stop its clients first.
     """
     target = _target(to, any_unit)
     of_topic = _part(topic)
-    if not (yes or dry_run):
-        _check_asking("--dry-run shows which positions would move")
     moves = ask(
         partial(Admin, check_units=False),
         server,
@@ -257,12 +258,14 @@ def seek(
     _show(moves, as_json)
     if dry_run:
         return
+    moves = [each for each in moves if each.new != each.old]
     what = f"{_count(moves)} of {name}"
-    if not yes:
-        confirm(f"move {what}?", "nothing was moved")
-    ask(Admin, server, lambda admin: admin.move_group(name, moves))
+    if moves:
+        if not yes and is_terminal(sys.stdin):
+            confirm(f"move {what}?", "nothing was moved")
+        ask(Admin, server, lambda admin: admin.move_group(name, moves))
     if not as_json:
-        emit([f"moved {what}"])
+        emit([f"moved {what}" if moves else f"nothing to move: {name} is there already"])
 
 
 def _target(text: str, any_unit: bool) -> dict[str, Any]:
@@ -313,13 +316,6 @@ def _show(moves: Sequence[PositionMove], as_json: bool) -> None:
 
 def _count(moves: Sequence[PositionMove]) -> str:
     return f"{len(moves)} {plural(len(moves), 'position')}"
-
-
-def _check_asking(other: str) -> None:
-    if not is_terminal(sys.stdin):
-        raise CommandFailed(
-            f"standard input is not a terminal, so no question can be asked; give --yes ({other})"
-        )
 
 
 @groups.command()

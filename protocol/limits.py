@@ -75,6 +75,9 @@ topic names take less; the broker keeps them as long as the group lives."""
 MAX_ERROR_TEXT_BYTES: Final = 4_000
 """The text beside an error code. It quotes values from the request, which may be long."""
 
+MAX_GROUP_NAME_BYTES: Final = 255
+"""Name, in UTF-8, of a group or of positions. Names in Kafka's tools are far shorter."""
+
 MAX_CLIENT_ID_BYTES: Final = 255
 """The client id goes into log lines; longer ones would only fill them."""
 

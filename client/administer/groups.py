@@ -55,6 +55,7 @@ from ...protocol.errors import (
     CodedError,
     GroupIdNotFound,
     GroupSubscribedToTopic,
+    InvalidGroupId,
     InvalidRequest,
     NonEmptyGroup,
     OffsetOutOfRange,
@@ -62,6 +63,7 @@ from ...protocol.errors import (
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
+from ...protocol.limits import MAX_GROUP_NAME_BYTES
 from ...times import INT64_MAX
 from ...values import value_class
 from ..arguments import check_int, epoch_ms
@@ -287,7 +289,9 @@ async def plan_seek(
 ) -> list[PositionMove]:
     """Return where the positions of a group are, and where they would be. Raises NonEmptyGroup
     while the group has members, GroupIdNotFound if there is no position to move and no topic is
-    given, OffsetOutOfRange for an offset that a partition does not have."""
+    given, InvalidGroupId for a name that no group may have, OffsetOutOfRange for an offset that a
+    partition does not have."""
+    _check_name(cluster, name)
     await _check_empty(cluster, name, "positions move only while no client reads with them")
     stored = await _stored(cluster, name)
     if topic is None:
@@ -305,6 +309,16 @@ async def plan_seek(
         return PositionMove(*place, old, await _new_offset(cluster, place, old, target))
 
     return await _for_each(places, one)
+
+
+def _check_name(cluster: Route, name: str) -> None:
+    """Raise InvalidGroupId for a name that is empty, or longer than Horolog allows."""
+    size = len(name.encode())
+    if not name or (size > MAX_GROUP_NAME_BYTES and not cluster.kafka):
+        raise InvalidGroupId(
+            f"the group name {name[:40]!r} has {size} bytes; give one of 1 to "
+            f"{MAX_GROUP_NAME_BYTES} bytes"
+        )
 
 
 async def _places(cluster: Route, topic: str, partition: int | None) -> list[Place]:

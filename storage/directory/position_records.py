@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ...protocol.errors import InvalidGroupId, InvalidRequest
+from ...protocol.limits import MAX_GROUP_NAME_BYTES
 from ..names import MAX_TOPIC_NAME
 
 COMMIT: Final = "commit"
@@ -20,9 +21,6 @@ NOT_KNOWN: Final = -1
 
 BROKERS: Final = 0
 """Retention of a position that uses the broker's setting."""
-
-MAX_NAME_BYTES: Final = 255
-"""Longest name, in UTF-8, of a job or a group. Names in Kafka's tools are far shorter."""
 
 
 class StoredPosition(NamedTuple):
@@ -74,9 +72,10 @@ class PositionChange(NamedTuple):
 def check_name(name: str) -> None:
     """Raise `InvalidGroupId` for a name that is empty or too long."""
     size = len(name.encode())
-    if not 1 <= size <= MAX_NAME_BYTES:
+    if not 1 <= size <= MAX_GROUP_NAME_BYTES:
         raise InvalidGroupId(
-            f"the position name {name[:40]!r} has {size} bytes; allowed are 1 to {MAX_NAME_BYTES}"
+            f"the position name {name[:40]!r} has {size} bytes; allowed are 1 to "
+            f"{MAX_GROUP_NAME_BYTES}"
         )
 
 

@@ -110,13 +110,33 @@ def test_positions_are_moved(ask: Run, horolog_broker: BrokerThread) -> None:
         ("now", 5),
     ):
         assert [each["new"] for each in ask(*to, position, *one).objects] == [offset]
-    assert ask(*to, "earliest", "--yes").out.endswith("moved 2 positions of job\n")
+    assert ask(*to, "earliest", "--yes").out.endswith("moved 1 position of job\n")
+    moved_at_ms = horolog_broker.clock.now_ms()
+    horolog_broker.clock.step(60)
+    unmoved = ask(*to, "-3").out.splitlines()
+    assert list(map(words, unmoved[1:])) == [
+        "clicks 0 0 0",
+        "clicks 1 0 0",
+        "nothing to move: job is there already",
+    ]
+    (used,) = ask("group", "list", "--json").objects
+    assert used["used_at_ms"] == moved_at_ms, "nothing was committed"
+
+
+def test_a_script_is_not_asked(ask: Run, horolog_broker: BrokerThread) -> None:
+    """As `topic trim`, `topic delete` and `group delete` go ahead without a terminal."""
+    commit(horolog_broker, "job", 2)
+    lines = ask("group", "seek", "job", "--to", "latest").out.splitlines()
+    assert list(map(words, lines[1:])) == ["clicks 1 2 5", "moved 1 position of job"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["job", "--to", "latest"], 1, "give --yes (--dry-run shows"),
+        (["job", "--to", "offset:99"], 1, "clicks-1 has no offset 99"),
+        (["job", "--to", "latest", "--topic", "nope"], 1, "nope"),
+        (["", "--to", "latest", "--topic", "clicks"], 1, "the group name '' has 0 bytes"),
+        (["j" * 256, "--to", "latest", "--topic", "clicks"], 1, "256 bytes; give one of 1 to 255"),
         (["new", "--to", "latest", "--yes"], 1, "group 'new' has no positions that could move"),
         (
             ["job", "--to", "offset:6", "--yes"],
@@ -138,7 +158,9 @@ def test_what_is_refused(
     ask: Run, horolog_broker: BrokerThread, arguments: list[str], code: int, said: str
 ) -> None:
     commit(horolog_broker, "job", 2)
-    assert said in words(ask("group", "seek", *arguments, code=code).err)
+    refused = ask("group", "seek", *arguments, code=code)
+    assert said in words(refused.err)
+    assert refused.out == ""
     assert ask("group", "describe", "job", "--json").objects[0]["position"] == 2
 
 

@@ -36,6 +36,9 @@ def test_commands_and_topics_are_completed(horolog_broker: BrokerThread) -> None
     assert completed("horolog consume cl", horolog_broker.address) == ["clicks", "clocks"]
     assert completed("horolog topic describe v", horolog_broker.address) == ["views"]
     assert completed("horolog lag bi", horolog_broker.address) == ["billing"]
+    for command in ("seek", "delete"):
+        words = f"horolog group {command} billing --topic cl"
+        assert completed(words, horolog_broker.address) == ["clicks", "clocks"]
 
 
 def test_options_of_commands_that_start_a_broker_are_completed() -> None:

@@ -295,8 +295,7 @@ async def test_groups_are_listed_by_clients_that_ask_every_broker(place: Path) -
         async with Admin(first.address) as admin:
             await admin.create_topic(TOPIC)
             await admin.commit_position("g", TOPIC, 0, 0)
-        brokers = [each.broker for each in all_.all.values() if each.broker is not None]
-        listens = [str(each.addresses.kafka) for each in brokers]
+        listens = [str(each.broker.addresses.kafka) for each in all_.all.values() if each.broker]
         for servers in (*listens, ",".join(listens)):
             async with Admin(f"kafka://{servers}") as admin:
                 assert [each.name for each in await admin.list_groups()] == ["g"]

@@ -17,11 +17,12 @@ from horolog.protocol.errors import (
     InvalidRequest,
     StorageError,
 )
+from horolog.protocol.limits import MAX_GROUP_NAME_BYTES
 from horolog.server import metadata_store
 from horolog.server.broker import Broker
 from horolog.server.metadata_store import MetadataStore
 from horolog.server.work import TURN_SECONDS
-from horolog.storage.directory.position_records import BROKERS, MAX_NAME_BYTES, StoredPosition
+from horolog.storage.directory.position_records import BROKERS, StoredPosition
 from horolog.storage.directory.position_table import NAME_BYTES, POSITION_BYTES, PositionReading
 from horolog.storage.files import Files, SystemFiles
 from horolog.storage.metadata.records import POSITIONS_IN_PIECE
@@ -218,13 +219,15 @@ async def test_a_broker_that_leads_no_more_meanwhile_does_not_append_a_large_com
         assert held.names() == []
 
 
-@pytest.mark.parametrize("name", ["", "x" * (MAX_NAME_BYTES + 1), "ü" * (MAX_NAME_BYTES // 2 + 1)])
+@pytest.mark.parametrize(
+    "name", ["", "x" * (MAX_GROUP_NAME_BYTES + 1), "ü" * (MAX_GROUP_NAME_BYTES // 2 + 1)]
+)
 async def test_names_out_of_bounds_are_refused(name: str, tmp_path: Path) -> None:
     async with opened(tmp_path) as (store, held, _):
-        with pytest.raises(InvalidGroupId, match=f"allowed are 1 to {MAX_NAME_BYTES}"):
+        with pytest.raises(InvalidGroupId, match=f"allowed are 1 to {MAX_GROUP_NAME_BYTES}"):
             await store.positions.commit(name, [position()])
-        await store.positions.commit("x" * MAX_NAME_BYTES, [position()])
-        assert held.names() == ["x" * MAX_NAME_BYTES]
+        await store.positions.commit("x" * MAX_GROUP_NAME_BYTES, [position()])
+        assert held.names() == ["x" * MAX_GROUP_NAME_BYTES]
 
 
 @pytest.mark.parametrize(
