@@ -31,7 +31,7 @@ from .reading import (
     TopicNames,
     WindowSource,
 )
-from .selection import Selection, note_untimed, time_of
+from .selection import Selection, time_of, untimed_clause
 from .sinks import CopyTarget, MessagePrinter, MessageSink, ReplayPace, TopicCopier
 from .timing import broker_clock, follow_length, note_ended, note_future
 
@@ -351,19 +351,18 @@ class Consumption:
             }
             if late is not None:
                 fields["late"] = late
-            if untimed:
-                fields["untimed"] = untimed
             print_error(json_line({**fields, **_as_fields(missing)}))
             return
         for part in missing:
             part.tell()
-        note_untimed(untimed)
         told = []
         if self._windows:
             told.append(
                 f"{self._counted(messages)} in the window{plural(len(self._windows), '')}; "
                 f"{shown_size(read_bytes)} of the log read, {shown_size(skipped_bytes)} passed over"
             )
+        if untimed:
+            told.append(untimed_clause(untimed))
         if late is not None:
             told.append(
                 f"{late:,} {plural(late, 'message')} came later than --settle allows, and "

@@ -57,8 +57,13 @@ def time_of(record: ConsumerRecord, by: str) -> int | None:
     return record.append_time_ms if by == APPEND else record.timestamp_ms
 
 
+def untimed_clause(messages: int) -> str:
+    """Return the clause that says how many messages have no time."""
+    are = "has no time, and is" if messages == 1 else "have no time, and are"
+    return f"{messages:,} {plural(messages, 'message')} {are} in no window"
+
+
 def note_untimed(messages: int) -> None:
     """Say how many messages have no time, if there are any."""
     if messages:
-        are = "has no time, and is" if messages == 1 else "have no time, and are"
-        note(f"{messages:,} {plural(messages, 'message')} {are} in no window")
+        note(untimed_clause(messages))

@@ -1,6 +1,5 @@
 """`horolog export`: windows of time in Parquet files."""
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -166,9 +165,7 @@ def test_messages_without_a_time_are_counted(
     assert said in ask("export", "untimed", "--from", "earliest", "--to", path, "--overwrite").err
     assert said in ask("record", "untimed", "--to", tmp_path / "out.rec").err.splitlines()
     for start in ("0", "2016-11-14T14:00:00Z", "now"):
-        assert said in ask("consume", "untimed", "--from", start).err.splitlines()
-    stats = ask("consume", "untimed", "--from", "0", "--stats").err.splitlines()[-1]
-    assert json.loads(stats)["untimed"] == 5
+        assert ask("consume", "untimed", "--from", start).err.endswith(f"; {said[9:]}\n")
     reader = read_window(server.address, "untimed", T0 + 1, None)
     assert reader.schema.metadata[b"horolog.untimed"] == b"5"
     assert reader.read_all().num_rows == 0
