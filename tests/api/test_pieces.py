@@ -194,10 +194,8 @@ def test_what_is_in_files_stays_a_part_of_its_own(
 def test_short_record_sets_are_joined(encoding: Encoding) -> None:
     """Each part of an answer takes a call of the system to send."""
     version = FETCH.last_version(native=encoding.NATIVE)
-    results = [
-        FetchPartitionResult(partition=number, records=bytearray(b"x" * 100))
-        for number in range(5_000)
-    ]
+    records: Any = bytearray(b"x" * 100)
+    results = [FetchPartitionResult(partition=each, records=records) for each in range(5_000)]
     body = FetchResponse(topics=[FetchTopicResult(name="t", partitions=results)])
     written = finish(encoding.answer_in_pieces(FETCH, version, 7, body))
     (at_once,) = encoding.answers_encoder(FETCH, version)((7,), (body,))
