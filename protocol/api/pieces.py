@@ -23,6 +23,11 @@ JOINED_BYTES: Final = 256 * 1024
 """Larger frames stay in parts: joining them would copy them once more."""
 
 _PART_BYTES: Final = 64 * 1024
+
+_COPIED_BYTES: Final = 1024
+"""Up to this size a record set is copied: a part of its own takes a call of the system to send, and
+one answer can have ten thousand record sets."""
+
 _HASHED_BYTES: Final = 1024 * 1024
 
 
@@ -88,12 +93,14 @@ class Output:
             self._close_part()
 
     def put_parts(self, parts: Sequence[Part], skipped_bytes: int) -> None:
-        """Append the output of a writer without its first `skipped_bytes`; record sets are not
-        copied."""
+        """Append the output of a writer without its first `skipped_bytes`; only short record sets
+        are copied."""
         first, *others = parts
         self.put(memoryview(cast(InMemory, first))[skipped_bytes:])
         for part in others:
-            if isinstance(part, bytes):
+            if isinstance(part, bytes) or (
+                isinstance(part, InMemory) and len(part) <= _COPIED_BYTES
+            ):
                 self.put(part)
             else:
                 self._close_part()

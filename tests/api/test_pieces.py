@@ -15,7 +15,12 @@ from horolog.protocol.api.groups.join_group import JoinGroupMember, JoinGroupRes
 from horolog.protocol.api.kafka import compact
 from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.kafka import frames as kafka_pieces
-from horolog.protocol.api.log.fetch import FETCH, FetchResponse
+from horolog.protocol.api.log.fetch import (
+    FETCH,
+    FetchPartitionResult,
+    FetchResponse,
+    FetchTopicResult,
+)
 from horolog.protocol.api.log.list_offsets import (
     LIST_OFFSETS,
     ListOffsetsRequest,
@@ -183,6 +188,21 @@ def test_what_is_in_files_stays_a_part_of_its_own(
         return b"".join(bytes(10) if isinstance(part, Elsewhere) else part for part in parts)
 
     assert joined(written) == joined(at_once)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_short_record_sets_are_joined(encoding: Encoding) -> None:
+    """Each part of an answer takes a call of the system to send."""
+    version = FETCH.last_version(native=encoding.NATIVE)
+    records: Any = bytearray(b"x" * 100)
+    results = [FetchPartitionResult(partition=each, records=records) for each in range(5_000)]
+    body = FetchResponse(topics=[FetchTopicResult(name="t", partitions=results)])
+    written = finish(encoding.answer_in_pieces(FETCH, version, 7, body))
+    (at_once,) = encoding.answers_encoder(FETCH, version)((7,), (body,))
+    assert isinstance(written, list)
+    assert len(written) < 30
+    parts: Any = [at_once] if isinstance(at_once, bytes) else at_once
+    assert b"".join(written) == b"".join(parts)  # type: ignore[arg-type] # none is in a file
 
 
 def topic(partitions: int) -> MetadataTopicResult:
