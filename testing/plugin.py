@@ -143,9 +143,9 @@ def pytest_fixture_setup(
     """
     session = request.session
     if fixturedef.scope not in _STAYING_SCOPES:
-        fixtures = session.stash.get(_NAMED, {}).get(request.node.nodeid)
-        if fixtures is not None and fixturedef.argname in fixtures.taken_back:
-            for name in fixtures.staying:
+        named = session.stash.get(_NAMED, {}).get(request.node.nodeid)
+        if named is not None and fixturedef.argname in named.taken_back:
+            for name in named.staying:
                 _set_up(name, request)
         return (yield)
     if session.stash.get(_TESTING, False):

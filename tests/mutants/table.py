@@ -234,6 +234,13 @@ MUTANTS: Final = (
         "plugin/test_snapshots.py::test_a_producer_id_is_given_out_once",
     ),
     Mutant(
+        "test kit: a restored broker knows no producer",
+        "testing/snapshots.py",
+        "    states.keep(0)\n",
+        "",
+        "plugin/test_snapshots.py::test_retries_and_gaps_are_found_after_a_restore",
+    ),
+    Mutant(
         "test kit: without faults, requests have the handlers of production",
         "testing/faults.py",
         "self._wrapped if self._armed else None",
