@@ -240,7 +240,7 @@ class Membership:
         Other errors are no answer: the session goes on for now, and the next heartbeat tries
         again."""
         if self._joining or generation != self.generation:
-            return  # the join tells what became of the member
+            return  # the result of the join decides
         match error:
             case RebalanceInProgress():
                 self.rebalances = True
