@@ -91,7 +91,7 @@ def test_tools_say_that_it_is_hidden(tmp_path: Path) -> None:
         asyncio.run(fill(broker.address))
         allow(rule((Op.READ, TOPIC)))
         (trimmed, _) = run("explain", "gone", "t").out.splitlines()
-        assert "(2 messages, times 2016-11-14T17:24:32.000Z to " in trimmed
+        assert "(2 messages, first time 2016-11-14T17:24:32.000Z, largest time " in trimmed
         hidden = (
             "were trimmed by a user (hidden: needs the right DescribeConfigs on the topic), at "
         )
