@@ -170,8 +170,8 @@ class HandNode(Node):
     def _outlive_old_leader(self, hello: FromFollower) -> None:
         """Lead again soon, above the epoch of a former leader that follows this one now.
 
-        An operator promoted this broker while nobody knew that epoch. Its owner does not lead in it
-        any more; a hello from any other broker does not prove that.
+        An operator promoted this broker while no running broker knew that epoch. The owner of the
+        epoch no longer leads in it; a hello from another broker does not prove that.
         """
         owns = hello.highest_epoch % EPOCHS_APART == hello.broker_id
         leads = self.leader is not None or self._outlives

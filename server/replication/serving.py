@@ -303,7 +303,7 @@ class Serving:
 
         def handle(services: Services, request: Any, call: Call) -> Any:
             if call.kafka and not self._member.leads:
-                self._addresses.coordinator(call)  # raises: somebody has to list the groups
+                self._addresses.coordinator(call)  # raises if no leader is known
                 return ListGroupsResponse(groups=[])
             return gated(services, request, call)
 
