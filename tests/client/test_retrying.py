@@ -104,9 +104,14 @@ async def test_a_broker_that_answers_nothing_fails_all_in_time(scripted_broker: 
         answers = await asyncio.gather(*waiters, return_exceptions=True)
     assert [type(one) for one in answers] == [RequestTimedOut] * 5
     assert "delivery_timeout_ms=300" in str(answers[0])
-    not_sent = sum("not sent: delivery_timeout_ms=300 was over" in str(one) for one in answers)
-    assert not_sent > 0
-    assert len(flaky.log.sets) + not_sent == 5
+    not_sent = [
+        b"%d" % number
+        for number, one in enumerate(answers)
+        if "not sent: delivery_timeout_ms=300 was over" in str(one)
+    ]
+    assert not_sent
+    # A set that was sent just before its deadline may not have been read by the broker.
+    assert not {value for _, (value,) in flaky.log.sets} & set(not_sent)
 
 
 async def test_a_set_is_not_sent_when_less_is_left_than_a_step_of_the_clock(
