@@ -94,7 +94,8 @@ _NOTED_BYTES: Final = 200
 """Size of what a handler notes about an item while it answers the request."""
 
 _SEARCHED_BYTES: Final = 800
-"""Size of the search of a partition of a window, beyond what any partition of a fetch takes."""
+"""Size of the search of a partition of a window, beyond what any partition of a fetch takes. The
+times of appends that a log notes while readers wait are not included: the log has them once."""
 
 _INTERVAL_BYTES: Final = 64
 """Size of an interval of a count: in an array, as a number in a list, and encoded."""
