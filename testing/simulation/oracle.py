@@ -103,8 +103,8 @@ class Oracle:
         """Whether a broker noticed the restore and told the others. Then none leads until an
         operator makes the state anew."""
         self.known_epoch = -1
-        """Highest epoch known to the brokers that ran at the restore. Once they are halted, no epoch
-        up to it may begin."""
+        """Highest epoch known to the brokers that ran at the restore. None up to it may begin after
+        the halt."""
         self._reads_may_be_old = reads_may_be_old
 
     def count(self, what: str) -> None:
