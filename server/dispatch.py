@@ -559,8 +559,9 @@ class Dispatcher:
             pending.may_hurry,
             pending.alone,
             pending.held_bytes,
-            work_bytes=0 if pending.may_hurry else work_bytes,
+            work_bytes=work_bytes,
             is_large=work_bytes > LARGE_BYTES,
+            is_waiting=pending.is_waiting,
         )
 
     def _written_later(self, exchange: _Exchange, response: Any) -> PendingAnswer:

@@ -8,6 +8,8 @@ one ended.
 """
 
 import asyncio
+from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Final
 
 from ...protocol.api.log.fetch import (
@@ -91,18 +93,7 @@ def fetch(
 
     def begin() -> FetchResponse | PendingAnswer:
         fetching = _WindowFetch(services, memory, request, version, others, newest_magic)
-        task = services.work.start_now(fetching.answer())
-        if task.done():
-            return task.result()
-        fetching.turns.begin()
-
-        def make() -> FetchResponse | PendingAnswer:
-            if task.done():
-                return task.result()
-            fetching.hurry()
-            return PendingAnswer(task, task.result, turns=fetching.turns)
-
-        return PendingAnswer(_HurriedTask(task), make, may_hurry=True, turns=fetching.turns)
+        return fetching.run(fetching.answer())
 
     return PendingAnswer(services.work.nothing(), begin)
 
@@ -197,18 +188,21 @@ def _fill(result: FetchPartitionResult, read: WindowRead, latest: int | None) ->
     result.records = read.records  # type: ignore[assignment] # what the encoder takes for them
 
 
-class _HurriedTask(Wait):
-    """Over when a task is, or earlier, when the client waits for nothing but its answers."""
+class _SearchWait(Wait):
+    """Over when the task of a search is, or earlier, when the client waits for nothing but its
+    answers."""
 
-    __slots__ = ("_task",)
+    __slots__ = ("_fetching", "_task")
 
-    def __init__(self, task: asyncio.Future[FetchResponse]) -> None:
+    def __init__(self, fetching: "_WindowFetch", task: asyncio.Future[Any]) -> None:
         super().__init__()
+        self._fetching = fetching
         self._task = task
         task.add_done_callback(lambda _: self.set_result(None))
 
     def cancel(self) -> None:
         self._task.cancel()
+        self._fetching.leave()
         super().cancel()
 
 
@@ -301,7 +295,11 @@ class _AwaitedPartition:
 
 class _WindowFetch:
     """A fetch that names windows. It searches in turns until there are enough messages, the end of
-    each log is reached, or the time is over; then it waits for appends."""
+    each log is reached, or the time is over; then it waits for appends.
+
+    Each search is a task, whose memory counts as that of other work. What is made stays while the
+    fetch waits; it counts in the parking lot then.
+    """
 
     def __init__(
         self,
@@ -343,19 +341,62 @@ class _WindowFetch:
         self._rest_ends: dict[Partition, int] = {}
         """High watermarks of the other topics when they were read."""
         self._parked: Wait | None = None
+        self._is_woken = False
+        """Whether the wait ended because something may have been appended."""
         self.turns = services.work.turns()
         """Counts what it takes of the event loop."""
 
-    def hurry(self) -> None:
-        """Answer with what there is."""
-        self._until = 0.0
-        if self._parked is not None:
-            self._parked.set_result(None)
+    def run(self, search: Coroutine[Any, Any, Any]) -> FetchResponse | PendingAnswer:
+        """Return the outcome of `search`, which is one of `answer`: at once if it awaits nothing."""
+        task = self._services.work.start_now(search)
+        if task.done():
+            return self._outcome(task)
+        self.turns.begin()
 
-    async def answer(self) -> FetchResponse:
+        def make() -> FetchResponse | PendingAnswer:
+            if task.done():
+                return self._outcome(task)
+            self._until = 0.0  # The client waits for nothing but its answers.
+            ready = _SearchWait(self, task)
+            return PendingAnswer(ready, partial(self._outcome, task), turns=self.turns)
+
+        return PendingAnswer(_SearchWait(self, task), make, may_hurry=True, turns=self.turns)
+
+    def _outcome(self, task: asyncio.Future[Any]) -> FetchResponse | PendingAnswer:
+        found: FetchResponse | PendingAnswer | None = task.result()
+        if found is not None:
+            return found
+        parked = self._parked
+        assert parked is not None
+        if parked.done():
+            return self._go_on()
+        return PendingAnswer(parked, self._go_on, may_hurry=True, is_waiting=True)
+
+    def _go_on(self) -> FetchResponse | PendingAnswer:
+        """Search again after a wait, or answer with what there is."""
+        self._parked = None
+        if not self._is_woken:
+            self._until = 0.0
+        self.turns.begin()
+        return self.run(self._search_again())
+
+    def leave(self) -> None:
+        """Wait no more: the client is gone."""
+        if self._parked is not None:
+            self._parked.cancel()
+
+    async def answer(self) -> FetchResponse | PendingAnswer | None:
+        """Search until there is an answer, and return it; `None` if the fetch waits now."""
         await self._split()
         if self._rest is not None and len(self._rest.topics) == len(self._request.topics):
-            return await self._without_windows()
+            return self._without_windows()
+        return await self._answer()
+
+    async def _search_again(self) -> FetchResponse | None:
+        await self._pass_over()
+        return await self._answer()
+
+    async def _answer(self) -> FetchResponse | None:
         while True:
             for part in self._parts:
                 await self._begin(part)
@@ -365,7 +406,9 @@ class _WindowFetch:
             await self._search()
             if self._is_over():
                 break
-            await self._wait()
+            if await self._wait():
+                self.turns.end()
+                return None
             await self.turns.give_way()
         response = await self._response()
         self.turns.end()
@@ -390,12 +433,13 @@ class _WindowFetch:
                 awaited.parts.append(part)
                 await self.turns.give_way()
 
-    async def _without_windows(self) -> FetchResponse:
+    def _without_windows(self) -> FetchResponse | PendingAnswer:
         self.turns.end()
-        response: FetchResponse = await outcome_of(
-            self._services, self._others, self._version, self._request
-        )
-        return response
+        (outcome,) = self._others(self._services, self._version, (self._request,))
+        if isinstance(outcome, Exception):
+            raise outcome
+        found: FetchResponse | PendingAnswer = outcome
+        return found
 
     async def _begin(self, part: _WindowPart) -> None:
         """Find the log of a partition, unless that is done and it is the same one still."""
@@ -510,27 +554,29 @@ class _WindowFetch:
             return True
         return any(part.read is not None and part.read.is_full for part in self._parts)
 
-    async def _wait(self) -> None:
-        """Wait until something of a window may have been appended, or the time is over."""
+    async def _wait(self) -> bool:
+        """Begin to wait until something of a window may have been appended, or the time is over.
+        Return `False` if there is more to search already, or no room to wait."""
         if not await self._watch():
-            return
+            return False
         fetches, keys = self._services.fetches, self._awaited.keys() | self._rest_ends.keys()
         named = sum(len(topic.partitions) for topic in self._request.topics)
         named += (WINDOW_COUNTS_AS - 1) * len(self._parts)
         if not fetches.has_room(named):
             self._services.figures.parked_refused += 1
             self._until = 0
-            return
+            return False
         left_ms = max(round((self._until - self._services.work.time()) * 1000), 0)
+        self._is_woken = False
         self._parked = parked = fetches.park(keys, self._may_have, left_ms, named_partitions=named)
         try:
             await self._check_all(parked)
-            self.turns.end()
-            await parked
-        finally:
+        except BaseException:
             parked.cancel()
-            self._parked = None
-        self.turns.begin()
+            raise
+        return True
+
+    async def _pass_over(self) -> None:
         for awaited in self._awaited.values():
             for part in awaited.parts:
                 awaited.pass_over(part)
@@ -550,7 +596,7 @@ class _WindowFetch:
         """End the wait if a partition moved since it was searched."""
         for key, end_offset in self._rest_ends.items():
             if self._end_of(key) != end_offset:
-                self._rest_moved = True
+                self._rest_moved = self._is_woken = True
                 parked.set_result(None)
             await self.turns.give_way()
         for key in self._awaited:
@@ -568,14 +614,15 @@ class _WindowFetch:
             return -1
 
     def _may_have(self, key: Partition) -> bool:
-        """Whether a partition that moved may have something for this fetch."""
+        """Whether a partition that moved may have something for this fetch, which is woken then."""
         if key in self._rest_ends:
-            self._rest_moved = True
+            self._rest_moved = self._is_woken = True
             return True
         try:
-            return self._awaited[key].may_have(self._services.logs.find(*key))
+            self._is_woken = self._awaited[key].may_have(self._services.logs.find(*key))
         except (HorologError, OSError):
-            return True  # To begin again meets the same.
+            self._is_woken = True  # To begin again meets the same.
+        return self._is_woken
 
     async def _response(self) -> FetchResponse:
         response = self._rest_response
