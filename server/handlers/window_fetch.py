@@ -556,7 +556,7 @@ class _WindowFetch:
         for key in self._awaited:
             if parked.done():
                 break
-            if self._may_have(key):
+            if self._windows_may_have(key):
                 parked.set_result(None)
             await self.turns.give_way()
 
@@ -572,6 +572,9 @@ class _WindowFetch:
         if key in self._rest_ends:
             self._rest_moved = True
             return True
+        return self._windows_may_have(key)
+
+    def _windows_may_have(self, key: Partition) -> bool:
         try:
             return self._awaited[key].may_have(self._services.logs.find(*key))
         except (HorologError, OSError):
