@@ -209,7 +209,7 @@ async def test_a_commit_whose_client_is_gone_counts_until_it_is_applied(tmp_path
         large, end_offset = in_windows(3 * POSITIONS_IN_PIECE, 1), log.log_end_offset
         turns_given(broker)
         committing = store.positions.commit("job", large)
-        while log.log_end_offset == end_offset:
+        while log.log_end_offset == end_offset:  # noqa: ASYNC110 - of the same loop
             await asyncio.sleep(0)
         assert held.names() == []
         committing.cancel()
