@@ -298,6 +298,24 @@ async def test_messages_that_are_trimmed_between_two_reads(
     assert answer.body["next_offset"] == 1
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "created again"])
+async def test_messages_of_a_topic_that_is_deleted_meanwhile(
+    client: Wire, get: Get, again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.call(create_topic("a"))
+    await client.call(produce("a", message_set(NOW)))
+
+    async def deleted(services: Services, found: Slice) -> Buffer | None:
+        await client.call(DeleteTopicsRequest(topic_names=["a"]))
+        if again:
+            await client.call(create_topic("a"))
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(messages, "stored_bytes", deleted)
+    answer = await get("/page/messages", topic="a")
+    assert (answer.status, answer.body) == (404, {"error": "topic 'a' was deleted meanwhile"})
+
+
 async def test_what_is_too_large_is_passed_over(client: Wire, get: Get) -> None:
     await client.call(create_topic("a", max_message_bytes=10 * OPENED_BYTES))
     large = message_set(NOW, value=bytes(LARGEST_READ_BYTES))
