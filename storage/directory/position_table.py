@@ -195,7 +195,7 @@ class PositionTable:
 
     def apply_in_pieces(self, change: PositionChange) -> Pieces[None]:
         """As `apply`, in pieces: a name may have a million positions. A commit is seen as a whole.
-        If the work ends early, the record has to be applied again."""
+        If the work ends early, the table is of no use."""
         kind, name, entries = change
         if kind == COMMIT:
             packed: list[tuple[Key, bytes]] = []

@@ -63,7 +63,7 @@ class MetadataState:
         return finish(self.apply_in_pieces(record))
 
     def apply_in_pieces(self, record: MetadataRecord) -> Pieces[str | None]:
-        """As `apply`, in pieces. If the work ends early, the record has to be applied again."""
+        """As `apply`, in pieces. If the work ends early, the state is of no use."""
         if isinstance(record, PositionRecord):
             yield from self._move(record)
             return None
