@@ -4,7 +4,7 @@
                 and the most items that a frame of a size can have
     answer      the answer to each item of the request, and notes about the item meanwhile
     announced   what else an answer has, from the broker's state: the intervals of a count, the
-                partitions of all topics, the members of a group
+                partitions of all topics, the members of a group; the searches of windows
 
 Record sets of produce and fetch are not included. Record sets of a produce are views of its frame,
 and are appended at once. Messages of a fetch are read when its answer is to be sent, or sent from
@@ -508,4 +508,4 @@ ANNOUNCED: Final[Mapping[int, Announced]] = MappingProxyType(
         DESCRIBE_CLIENT_QUOTAS.key: _described_quotas,
     }
 )
-"""By API key, how many bytes an answer has beyond one item for each item of its request."""
+"""By API key, how many bytes a request takes with its answer beyond its items."""

@@ -298,6 +298,10 @@ def _resumed(begun: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, Any,
         except StopIteration as stop:
             found: T = stop.value
             return found
+        finally:
+            del (
+                step
+            )  # What it threw refers to this frame, which would stay until garbage is collected.
 
 
 async def searched(work: Work, turns: Turns, search: Search[T]) -> T:

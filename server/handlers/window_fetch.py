@@ -26,9 +26,7 @@ from ...protocol.records.layout import BATCH_MAGIC
 from ...protocol.window_topics import WindowName, find_window
 from ...storage.files import Buffer
 from ...storage.log.log import Log
-from ...storage.read.window_sets import WindowUnion, watch_appends
 from ...storage.segment.segment import FarAway
-from ...times import INT64_MAX
 from ..conversions import Limits
 from ..network.file_sending import MAX_FILE_RANGES
 from ..parking import Partition, Wait
@@ -38,7 +36,14 @@ from ..window_topics import log_window, split_windows
 from .base import Services
 from .epochs import check_epoch
 from .fetch_windows import partitions_of
-from .window_reads import WindowRead, known_latest, latest_offset, prepare
+from .window_reads import (
+    AwaitedPartition,
+    WindowPart,
+    WindowRead,
+    known_latest,
+    latest_offset,
+    prepare,
+)
 
 CHOSEN_BYTES: Final = 1 << 20
 """The most bytes of selected messages in one answer, or one record set: they are held in memory
@@ -189,108 +194,22 @@ def _fill(result: FetchPartitionResult, read: WindowRead, latest: int | None) ->
 
 
 class _SearchWait(Wait):
-    """Over when the task of a search is, or earlier, when the client waits for nothing but its
-    answers."""
+    """Over when a search is, or earlier, when the client waits for nothing but its answers."""
 
-    __slots__ = ("_fetching", "_task")
+    __slots__ = ("_task",)
 
-    def __init__(self, fetching: "_WindowFetch", task: asyncio.Future[Any]) -> None:
+    def __init__(self, task: asyncio.Future[Any]) -> None:
         super().__init__()
-        self._fetching = fetching
         self._task = task
         task.add_done_callback(lambda _: self.set_result(None))
 
     def cancel(self) -> None:
-        self._task.cancel()
-        self._fetching.leave()
+        task = self._task
+        if not task.cancel() and not task.cancelled() and task.exception() is None:
+            found = task.result()
+            if isinstance(found, Wait):
+                found.cancel()
         super().cancel()
-
-
-class _WindowPart:
-    """A partition of a window topic in a fetch."""
-
-    __slots__ = ("error", "key", "number", "read", "topic", "wanted", "window")
-
-    def __init__(self, topic: str, window: WindowName, wanted: FetchPartition, number: int) -> None:
-        self.topic = topic
-        self.key: Partition = (window.base, wanted.partition)
-        self.window = log_window(window)
-        self.wanted = wanted
-        self.number = number
-        """Which one of the fetch it is."""
-        self.read: WindowRead | None = None
-        self.error: Exception | None = None
-
-
-class _AwaitedPartition:
-    """What a fetch waits for in a partition of a base: any message of the windows that it names, or
-    an offset above the end. A check takes about as long for ten thousand windows as for one."""
-
-    __slots__ = (
-        "_committed",
-        "_knowledge",
-        "_least_offset",
-        "_log",
-        "_position",
-        "_union",
-        "parts",
-    )
-
-    def __init__(self, *, committed: bool) -> None:
-        self.parts: list[_WindowPart] = []
-        """The partitions of windows that have their messages here."""
-        self._committed = committed
-        self._union: WindowUnion | None = None
-        self._log: Log | None = None
-        self._knowledge: object = None
-        """Is another one when the log was truncated."""
-        self._position = 0
-        """Up to where there is nothing more in any window."""
-        self._least_offset = INT64_MAX
-        """The smallest offset that is waited for above the end of the log."""
-
-    def begin(self) -> None:
-        """Begin to watch the log; `add` is called next for each of the parts."""
-        if self._union is None:
-            self._union = WindowUnion(part.window for part in self.parts)
-        self._log, self._knowledge = None, None
-        self._position = self._least_offset = INT64_MAX
-
-    def add(self, part: _WindowPart) -> bool:
-        """Watch from where a part was searched to. Return whether the log is that of the others,
-        and was not truncated since."""
-        read = part.read
-        if read is None:
-            self._least_offset = min(self._least_offset, part.wanted.fetch_offset)
-            return True
-        if self._log is None:
-            self._log, self._knowledge = read.log, read.log.window_knowledge
-            watch_appends(read.log)
-        self._position = min(self._position, read.position)
-        return read.log is self._log and not read.is_cut_off
-
-    def may_have(self, log: Log) -> bool:
-        """Whether the log may have something for the fetch since it was searched. What was appended
-        is passed over if the times that were noted say that it has nothing."""
-        if log.log_end_offset >= self._least_offset:
-            return True
-        if self._log is None:
-            return False
-        if log is not self._log or log.window_knowledge is not self._knowledge:
-            return True
-        end = log.last_stable_offset if self._committed else log.high_watermark
-        if self._position < end:
-            assert self._union is not None
-            if not self._union.appends_lack(log, self._position, end):
-                return True
-            self._position = end
-        return False
-
-    def pass_over(self, part: _WindowPart) -> None:
-        """Have the search of a part go on behind what was passed over for all of them."""
-        read = part.read
-        if read is not None and read.log is self._log and not read.is_cut_off:
-            read.position = max(read.position, self._position)
 
 
 class _WindowFetch:
@@ -319,8 +238,8 @@ class _WindowFetch:
         self._committed = request.isolation_level == READ_COMMITTED
         self._rest: FetchRequest | None = None
         """A fetch of the other topics, if there are some."""
-        self._parts: list[_WindowPart] = []
-        self._awaited: dict[Partition, _AwaitedPartition] = {}
+        self._parts: list[WindowPart] = []
+        self._awaited: dict[Partition, AwaitedPartition] = {}
         """The parts, by where their messages are."""
         self._found_bytes = 0
         """Bytes of messages that were found for the windows."""
@@ -340,14 +259,13 @@ class _WindowFetch:
         self._rest_moved = False
         self._rest_ends: dict[Partition, int] = {}
         """High watermarks of the other topics when they were read."""
-        self._parked: Wait | None = None
         self._is_woken = False
         """Whether the wait ended because something may have been appended."""
         self.turns = services.work.turns()
         """Counts what it takes of the event loop."""
 
     def run(self, search: Coroutine[Any, Any, Any]) -> FetchResponse | PendingAnswer:
-        """Return the outcome of `search`, which is one of `answer`: at once if it awaits nothing."""
+        """Return what `search` comes to: at once if it awaits nothing."""
         task = self._services.work.start_now(search)
         if task.done():
             return self._outcome(task)
@@ -357,46 +275,41 @@ class _WindowFetch:
             if task.done():
                 return self._outcome(task)
             self._until = 0.0  # The client waits for nothing but its answers.
-            ready = _SearchWait(self, task)
-            return PendingAnswer(ready, partial(self._outcome, task), turns=self.turns)
+            rest = partial(self._outcome, task)
+            return PendingAnswer(_SearchWait(task), rest, turns=self.turns)
 
-        return PendingAnswer(_SearchWait(self, task), make, may_hurry=True, turns=self.turns)
+        return PendingAnswer(_SearchWait(task), make, may_hurry=True, turns=self.turns)
 
     def _outcome(self, task: asyncio.Future[Any]) -> FetchResponse | PendingAnswer:
-        found: FetchResponse | PendingAnswer | None = task.result()
-        if found is not None:
+        found: FetchResponse | PendingAnswer | Wait = task.result()
+        if not isinstance(found, Wait):
             return found
-        parked = self._parked
-        assert parked is not None
-        if parked.done():
+        if found.done():
             return self._go_on()
-        return PendingAnswer(parked, self._go_on, may_hurry=True, is_waiting=True)
+        return PendingAnswer(found, self._go_on, may_hurry=True, is_waiting=True)
 
     def _go_on(self) -> FetchResponse | PendingAnswer:
-        """Search again after a wait, or answer with what there is."""
-        self._parked = None
+        """Search again after a wait; if nothing was appended, answer with what there is."""
         if not self._is_woken:
             self._until = 0.0
         self.turns.begin()
         return self.run(self._search_again())
 
-    def leave(self) -> None:
-        """Wait no more: the client is gone."""
-        if self._parked is not None:
-            self._parked.cancel()
-
-    async def answer(self) -> FetchResponse | PendingAnswer | None:
-        """Search until there is an answer, and return it; `None` if the fetch waits now."""
+    async def answer(self) -> FetchResponse | PendingAnswer | Wait:
+        """Search until there is an answer, or the fetch has to wait for appends."""
         await self._split()
         if self._rest is not None and len(self._rest.topics) == len(self._request.topics):
             return self._without_windows()
         return await self._answer()
 
-    async def _search_again(self) -> FetchResponse | None:
-        await self._pass_over()
+    async def _search_again(self) -> FetchResponse | Wait:
+        for awaited in self._awaited.values():
+            for part in awaited.parts:
+                awaited.pass_over(part)
+                await self.turns.give_way()
         return await self._answer()
 
-    async def _answer(self) -> FetchResponse | None:
+    async def _answer(self) -> FetchResponse | Wait:
         while True:
             for part in self._parts:
                 await self._begin(part)
@@ -406,9 +319,10 @@ class _WindowFetch:
             await self._search()
             if self._is_over():
                 break
-            if await self._wait():
+            parked = await self._wait()
+            if parked is not None:
                 self.turns.end()
-                return None
+                return parked
             await self.turns.give_way()
         response = await self._response()
         self.turns.end()
@@ -424,11 +338,11 @@ class _WindowFetch:
             self._rest, self._rest_moved = replaced(request, topics=rest, max_wait_ms=0), True
         for topic, window in windows:
             for number, wanted in enumerate(topic.partitions):
-                part = _WindowPart(topic.name, window, wanted, number)
+                part = WindowPart(topic.name, window, wanted, number)
                 self._parts.append(part)
                 awaited = self._awaited.get(part.key)
                 if awaited is None:
-                    awaited = _AwaitedPartition(committed=self._committed)
+                    awaited = AwaitedPartition(committed=self._committed)
                     self._awaited[part.key] = awaited
                 awaited.parts.append(part)
                 await self.turns.give_way()
@@ -441,7 +355,7 @@ class _WindowFetch:
         found: FetchResponse | PendingAnswer = outcome
         return found
 
-    async def _begin(self, part: _WindowPart) -> None:
+    async def _begin(self, part: WindowPart) -> None:
         """Find the log of a partition, unless that is done and it is the same one still."""
         services, wanted = self._services, part.wanted
         if part.error is not None:
@@ -471,7 +385,7 @@ class _WindowFetch:
             part.error = error
 
     @staticmethod
-    def _check_same(part: _WindowPart, log: Log) -> None:
+    def _check_same(part: WindowPart, log: Log) -> None:
         """Raise `UnknownTopicOrPartition` for a log that is another one than it was."""
         if part.read is not None and part.read.log is not log:
             raise UnknownTopicOrPartition(f"the base of {part.topic} was deleted")
@@ -502,7 +416,7 @@ class _WindowFetch:
                 await self.turns.give_way()
                 await self._step(part)
 
-    async def _step(self, part: _WindowPart) -> None:
+    async def _step(self, part: WindowPart) -> None:
         read = part.read
         assert read is not None
         others = self._found_bytes + self._rest_bytes - read.size
@@ -536,7 +450,7 @@ class _WindowFetch:
         else:
             self._files += sign
 
-    def _is_done(self, part: _WindowPart) -> bool:
+    def _is_done(self, part: WindowPart) -> bool:
         read = part.read
         return part.error is not None or read is None or read.is_full or read.at_end
 
@@ -554,33 +468,27 @@ class _WindowFetch:
             return True
         return any(part.read is not None and part.read.is_full for part in self._parts)
 
-    async def _wait(self) -> bool:
+    async def _wait(self) -> Wait | None:
         """Begin to wait until something of a window may have been appended, or the time is over.
-        Return `False` if there is more to search already, or no room to wait."""
+        Return `None` if there is more to search already, or no room to wait."""
         if not await self._watch():
-            return False
+            return None
         fetches, keys = self._services.fetches, self._awaited.keys() | self._rest_ends.keys()
         named = sum(len(topic.partitions) for topic in self._request.topics)
         named += (WINDOW_COUNTS_AS - 1) * len(self._parts)
         if not fetches.has_room(named):
             self._services.figures.parked_refused += 1
             self._until = 0
-            return False
+            return None
         left_ms = max(round((self._until - self._services.work.time()) * 1000), 0)
         self._is_woken = False
-        self._parked = parked = fetches.park(keys, self._may_have, left_ms, named_partitions=named)
+        parked = fetches.park(keys, self._may_have, left_ms, named_partitions=named)
         try:
             await self._check_all(parked)
         except BaseException:
             parked.cancel()
             raise
-        return True
-
-    async def _pass_over(self) -> None:
-        for awaited in self._awaited.values():
-            for part in awaited.parts:
-                awaited.pass_over(part)
-                await self.turns.give_way()
+        return parked
 
     async def _watch(self) -> bool:
         """Note up to where the logs were searched. Return `False` if one was truncated since."""
@@ -646,9 +554,10 @@ class _WindowFetch:
                 result.error_code, result.error_message = outcome
                 result.high_watermark = -1
                 result.records = b""
+                part.error = None  # It refers to frames that refer to the part.
         return response
 
-    async def _finish(self, part: _WindowPart, result: FetchPartitionResult) -> None:
+    async def _finish(self, part: WindowPart, result: FetchPartitionResult) -> None:
         services, read = self._services, part.read
         if part.error is not None:
             raise part.error
@@ -671,7 +580,7 @@ class _WindowFetch:
         services.figures.topic(log.topic).window_bytes_out += len(records)
         result.records = records  # type: ignore[assignment] # what the encoder takes for them
 
-    async def _converted(self, part: _WindowPart, log: Log, data: Buffer) -> Buffer:
+    async def _converted(self, part: WindowPart, log: Log, data: Buffer) -> Buffer:
         """The messages in a format that the client knows."""
         services = self._services
         limits = Limits(

@@ -1,7 +1,7 @@
-"""A fetch of windows is counted while it searches, before it makes anything, and where it waits while
-it waits."""
+"""A fetch of windows is counted before it searches, and where it waits while it waits."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,9 +11,11 @@ import pytest
 from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.log.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from horolog.protocol.errors import PolicyViolation
+from horolog.protocol.records.layout import BATCH_MAGIC
 from horolog.server.broker import Broker
 from horolog.server.handlers import window_fetch
-from horolog.server.handlers.window_reads import WindowRead
+from horolog.server.handlers.window_reads import WindowPart, WindowRead
+from horolog.server.requests import PendingAnswer
 from horolog.server.weights import weight_of
 from horolog.testing.requests import message_set, produce
 from horolog.testing.waiting import until
@@ -77,9 +79,7 @@ def at_work(broker: Broker) -> int:
 
 
 @pytest.fixture
-async def searching(
-    broker: Broker, client: Wire, gate: Gate
-) -> AsyncIterator[asyncio.Task[Any]]:
+async def searching(broker: Broker, client: Wire, gate: Gate) -> AsyncIterator[asyncio.Task[Any]]:
     """A fetch whose search is stopped."""
     await client.call(produce("t", message_set(AT_14)), 7)
     waiting = asyncio.create_task(client.call(windows(), VERSION))
@@ -178,6 +178,61 @@ async def test_a_client_that_goes_while_its_fetch_waits(
     await until(lambda: held(broker) == 0)
 
 
+async def test_a_fetch_that_begins_to_wait_when_its_client_is_gone(
+    broker: Broker, client: Wire, gate: Gate
+) -> None:
+    """Its wait ends, although no answer stands for it yet."""
+    await client.call(produce("t", message_set(AT_14)), 7)
+
+    def no_others(services: object, version: int, requests: object) -> list[Any]:
+        raise AssertionError("there are no other topics")
+
+    pending = window_fetch.fetch(
+        broker.services, windows(), VERSION, no_others, newest_magic=BATCH_MAGIC
+    )
+    assert isinstance(pending, PendingAnswer)
+    searching = pending.make()
+    assert isinstance(searching, PendingAnswer)
+    gate.open.set()
+    await until(searching.ready.done)
+    assert len(broker.services.fetches) == 1
+    searching.ready.cancel()
+    assert not len(broker.services.fetches)
+    assert not broker.services.fetches._named_partitions
+
+
+@pytest.mark.parametrize("end", ["answer", "error", "gone", "gone in the search"])
+async def test_what_was_searched_is_free_at_once(
+    broker: Broker, client: Wire, other: Wire, gate: Gate, end: str
+) -> None:
+    """The garbage collector is not needed for it: a broker hardly calls it."""
+    await client.call(produce("t", message_set(AT_14)), 7)
+    gc.collect()
+    gc.disable()
+    try:
+        waiting = asyncio.create_task(client.call(windows(), VERSION))
+        await until(lambda: gate.reached)
+        gate.fails = end == "error"
+        if end != "gone in the search":
+            gate.open.set()
+        if end in ("answer", "gone"):
+            await until(lambda: len(broker.services.fetches))
+        if end == "answer":
+            await other.call(produce("t", message_set(AT_14 + HOUR_MS)), 7)
+        if end.startswith("gone"):
+            client.reset()
+            await asyncio.wait([waiting])
+            waiting.exception()
+        else:
+            await waiting
+        await until(lambda: held(broker) == 0)
+        await until(lambda: broker.services.work.is_quiet)
+        left = [each for each in gc.get_objects() if isinstance(each, WindowPart)]
+        assert len(left) == 0
+    finally:
+        gc.enable()
+
+
 async def test_a_client_that_ends_while_its_fetch_waits(
     broker: Broker, client: Wire, gate: Gate, searching: asyncio.Task[Any]
 ) -> None:
@@ -205,24 +260,6 @@ async def test_a_fetch_whose_time_is_over_is_answered(
 async def other(broker: Broker) -> AsyncIterator[Wire]:
     async with wire(str(broker.addresses.kafka), kafka) as connected:
         yield connected
-
-
-async def test_topics_with_names_like_windows_wait_as_stored_ones(
-    broker: Broker, client: Wire
-) -> None:
-    """So many that their names are read in turns. What waits is not held to be work."""
-    names = [f"t..{AT_14}..v{number}" for number in range(100)]
-    for name in names:
-        await client.call(produce(name, message_set(AT_14)), 7)
-    wanted = [FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1 << 20)]
-    topics = [FetchTopic(name=name, partitions=wanted) for name in names]
-    request = FetchRequest(max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20, topics=topics)
-    waiting = asyncio.create_task(client.call(request, VERSION))
-    await until(lambda: len(broker.services.fetches))
-    await until(lambda: at_work(broker) == 0)
-    client.writer.write_eof()
-    async with asyncio.timeout(20):
-        assert len((await waiting).topics) == len(names)
 
 
 def taken_for(broker: Broker, request: FetchRequest) -> int:
