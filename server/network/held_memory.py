@@ -179,8 +179,8 @@ class HeldMemory:
             self._left_bytes += held_bytes
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether there is room for work of this size, to begin or to go on with; clients that have held bytes for long are closed for
-        it. While there is no other work, there is room for any size."""
+        """Whether there is room for work of this size; clients that have held bytes for long are
+        closed for it. While there is no other work, there is room for any size."""
         if not self._at_work:
             return True
         if self._work_bytes + size_bytes > self._limit_bytes // 2:
