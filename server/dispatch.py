@@ -25,7 +25,7 @@ from .handlers import HANDLERS_OF_MANY, MOST_AT_A_TIME
 from .handlers.api_versions import unknown_version
 from .handlers.base import Services
 from .handlers.produce import handle_in_bulk
-from .network.endpoint import Caller, Frames, Source
+from .network.endpoint import Admit, Caller, Frames, Source
 from .network.ready_connections import BULK_BYTES
 from .network.sending import Answer, AnswerInParts
 from .outcomes import (
@@ -62,9 +62,6 @@ _ready_of: Final[Callable[[PendingAnswer], object]] = attrgetter("ready")
 _alone_of: Final[Callable[[PendingAnswer], bool]] = attrgetter("alone")
 _may_hurry_of: Final[Callable[[PendingAnswer], bool]] = attrgetter("may_hurry")
 _held_bytes_of: Final[Callable[[PendingAnswer], int]] = attrgetter("held_bytes")
-
-Admit = Callable[[int], bool]
-"""Whether there is room for the work on a request; the argument is its memory in bytes."""
 
 READ_FIRST_BYTES: Final = 4 * 1024
 """Frames of up to this many bytes are decoded before the check for room: the decoded request shows
@@ -292,7 +289,7 @@ class Dispatcher:
         more_bytes = work_bytes - exchange.work_bytes
         if more_bytes <= 0:
             return
-        if admit is not None and not admit(more_bytes):
+        if admit is not None and not admit(more_bytes, begun=True):
             raise PolicyViolation(
                 f"the answer to this request would take {work_bytes} bytes, for which there is no "
                 "room now (max.buffered.bytes); ask for less at a time"
