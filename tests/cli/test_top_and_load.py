@@ -3,7 +3,7 @@
 import asyncio
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
@@ -23,14 +23,6 @@ from horolog.testing.program import CommandResult
 from .terminal import on_terminal
 
 Run = Callable[..., CommandResult]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
-    """One broker for all tests of the module, with a port for Kafka's protocol."""
-    settings = {"kafka.listen": "127.0.0.1:0"}
-    with BrokerThread(tmp_path_factory.mktemp("server") / "data", settings) as running:
-        yield running
 
 
 @pytest.fixture
