@@ -396,9 +396,11 @@ def _name_as_text(name: str, meaning: NameMeaning) -> list[str]:
         parsed = parse_window_name(name)
         return [f"{name} is a topic{'' if parsed is None else f', no window of {parsed.base}'}."]
     times = "append time" if window.by_append else "time"
-    span = f"at or after {format_time(window.from_ms)}, with those that are still to come"
-    if window.until_ms is not None:
-        span = f"at or after {format_time(window.from_ms)} and before {format_time(window.until_ms)}"
+    span = f"at or after {format_time(window.from_ms)}"
+    if window.until_ms is None:
+        span += ", and those that are still to come"
+    else:
+        span += f" and before {format_time(window.until_ms)}"
     lines = [
         f"{name} is a window of {window.base}: the messages whose {times} is {span}.",
         f"{meaning.why[0].upper()}{meaning.why[1:]}.",

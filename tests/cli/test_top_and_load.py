@@ -19,6 +19,7 @@ from horolog.clock import SystemClock
 from horolog.protocol.errors import TopicAuthorizationFailed, UnknownTopicOrPartition
 from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult
+from horolog.testing.waiting import wait_until
 
 from .terminal import on_terminal
 
@@ -183,8 +184,7 @@ async def test_a_load_that_is_ended_reports_no_lost_messages(
     try:
         servers, load = parse_servers(server.address), Load(100, 1_000, 60, None, "none")
         running = asyncio.create_task(_in_topic(servers, topic, 1, load, SystemClock()))
-        while not server.faults.injected:
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(wait_until, lambda: bool(server.faults.injected))
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running

@@ -143,7 +143,9 @@ def test_explain_topic_reads_the_name_alone_if_no_broker_is_named(
 def test_explain_topic_says_the_same_at_the_port_for_kafka(
     ask: Run, server: BrokerThread, clicks: str, name: str
 ) -> None:
-    at_kafka = ask("explain", "topic", name, "--json", "--server", f"kafka://{server.kafka_address}")
+    at_kafka = ask(
+        "explain", "topic", name, "--json", "--server", f"kafka://{server.kafka_address}"
+    )
     assert at_kafka.objects == ask("explain", "topic", name, "--json").objects
 
 

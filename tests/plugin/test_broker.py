@@ -186,7 +186,7 @@ def test_settings_may_be_lengths_of_time(horolog_broker: BrokerThread) -> None:
         horolog_broker.clock.step(2 * HOUR)
         assert log_start(horolog_broker) == 1
     with (
-        pytest.raises(TypeError, match="segment.bytes is not in milliseconds"),
+        pytest.raises(TypeError, match=r"segment\.bytes is not in milliseconds"),
         horolog_broker.borrowed({"segment.bytes": week}),
     ):
         pass
