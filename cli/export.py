@@ -4,7 +4,6 @@ import asyncio
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -20,7 +19,7 @@ from ..client.consume.time_bounds import APPEND, CREATE, TimeBounds, WindowBy
 from ..clock import SystemClock
 from ..protocol.api.log.describe_removals import DescribedRemoval
 from ..protocol.window_topics import WindowName, parse_window_name
-from ..times import TimeError, format_time, parse_length
+from ..times import format_time
 from ..values import value_class
 from .broker_requests import ask
 from .consume.reading import WindowedBy, exact_window
@@ -38,6 +37,7 @@ from .options import (
     TopicName,
     check_read_from,
     parse_bounds,
+    parse_every,
     takes,
 )
 from .output import emit, json_line, plural, shown_size
@@ -201,12 +201,8 @@ def _split(to: Path, window: TimeBounds, every: str, now_ms: int) -> list[Export
         raise WrongUsage("--every needs --from, where the first interval begins")
     until_ms = now_ms if window.until_ms is None else window.until_ms
     try:
-        length = timedelta(milliseconds=parse_length(every))
+        length = parse_every(every)
         intervals = intervals_of(window.from_ms, until_ms, length, window.by, check_units=False)
-    except TimeError as error:
-        raise WrongUsage(f"--every: {error}") from None
-    except OverflowError:
-        raise WrongUsage(f"--every: {every!r} is longer than all of time: write 1h or 7d") from None
     except ValueError as error:
         raise WrongUsage(f"--from, --until, --every: {error}") from None
     starts = range(intervals.from_ms, intervals.until_ms, intervals.every_ms)

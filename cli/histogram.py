@@ -17,7 +17,7 @@ from ..client.cluster.servers import Servers
 from ..client.consume.time_bounds import TimeBounds
 from ..client.results import TimeCount, TimeCounts
 from ..clock import Clock, SystemClock
-from ..times import EPOCH, INT64_MAX, TimeError, parse_length
+from ..times import EPOCH, INT64_MAX
 from ..values import value_class
 from .consume.reading import WindowedBy
 from .consume.timing import broker_clock, note_future
@@ -37,6 +37,7 @@ from .options import (
     TopicName,
     check_read_from,
     parse_bounds,
+    parse_every,
 )
 from .output import emit, json_line, plural, shown_size, shown_time, table
 from .time_zone import time_zone
@@ -94,7 +95,7 @@ def histogram(
         None if partition is None else [partition],
         by,
     )
-    counts = asyncio.run(counting.count(first, end, _every(every)))
+    counts = asyncio.run(counting.count(first, end, parse_every(every)))
     found = joined(counts)
     if as_json:
         emit(_as_json(interval) for interval in found.intervals)
@@ -131,16 +132,6 @@ def _check_time(option: str, position: Position | None) -> None:
         raise WrongUsage("--from: no message is later than latest: write earliest, or a time")
     if position is AtEnd.EARLIEST and option == "--until":
         raise WrongUsage("--until: no message is before earliest: write latest, or a time")
-
-
-def _every(text: str) -> timedelta:
-    try:
-        length_ms = parse_length(text)
-        return timedelta(milliseconds=length_ms)
-    except TimeError as error:
-        raise WrongUsage(f"--every: {error}") from None
-    except OverflowError:
-        raise WrongUsage(f"--every: {text!r} is longer than all of time: write 1h or 7d") from None
 
 
 @value_class

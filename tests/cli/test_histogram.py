@@ -143,7 +143,7 @@ HOUR = ["--from", "2016-11-14T14:00:00Z", "--until", "2016-11-14T15:00:00Z"]
     [
         ([*HOUR], "--every"),
         (["--every", "1m"], "--from"),
-        ([*HOUR, "--every", "0s"], "from 1 on"),
+        ([*HOUR, "--every", "0s"], "'0s' is no length: write 1ms or more"),
         ([*HOUR, "--every", "5"], "not a length of time"),
         ([*HOUR, "--every", "999999999999w"], "longer than all of time"),
         ([*HOUR, "--every", "35ms"], "at most 100,000"),

@@ -116,6 +116,7 @@ def test_files_that_exist_stay_unless_they_are_to_be_replaced(
         (("clicks", "--to", "missing/out.parquet"), 2, "missing is no folder"),
         (("clicks", "--to", "o.parquet", "--every", "1h"), 2, "--every needs --from"),
         (("clicks", "--to", "o.parquet", "--from", "@-1h", "--every", "x"), 2, "write 250ms"),
+        (("clicks", "--to", "o.parquet", "--from", "@-1h", "--every", "0s"), 2, "is no length"),
         (("clicks", "--to", "o.parquet", "--from", "@-1d", "--every", "1ms"), 2, "every has to be"),
         (("clicks", "--to", "o.parquet", "--from", "offset:3"), 2, "--from offset:3 is no time"),
         (("clicks", "--to", "o.parquet", "--from", "latest"), 2, "--from latest is no time"),
