@@ -303,10 +303,7 @@ class _WindowFetch:
         return await self._answer()
 
     async def _search_again(self) -> FetchResponse | Wait:
-        for awaited in self._awaited.values():
-            for part in awaited.parts:
-                awaited.pass_over(part)
-                await self.turns.give_way()
+        await self._pass_over()
         return await self._answer()
 
     async def _answer(self) -> FetchResponse | Wait:
@@ -488,7 +485,16 @@ class _WindowFetch:
         except BaseException:
             parked.cancel()
             raise
-        return parked
+        if not parked.done():
+            return parked
+        await self._pass_over()
+        return None
+
+    async def _pass_over(self) -> None:
+        for awaited in self._awaited.values():
+            for part in awaited.parts:
+                awaited.pass_over(part)
+                await self.turns.give_way()
 
     async def _watch(self) -> bool:
         """Note up to where the logs were searched. Return `False` if one was truncated since."""
