@@ -12,10 +12,11 @@ from typing import Any, Final, Protocol
 from ..protocol.api.broker.api_versions import API_VERSIONS
 from ..protocol.api.encodings import Encoding
 from ..protocol.api.framing import Frame
+from ..protocol.api.groups.offset_fetch import OFFSET_FETCH
 from ..protocol.api.log.list_offsets import LIST_OFFSETS
 from ..protocol.api.log.produce import PRODUCE
 from ..protocol.api.native.frames import Request, RequestHead
-from ..protocol.api.pieces import Pieces, hash_texts, weigher
+from ..protocol.api.pieces import Pieces, emptied, hash_texts, weigher
 from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api, ServedBy, kind
 from ..protocol.api.writing import AnswersEncoder, Written
@@ -35,6 +36,7 @@ from .outcomes import (
     error_name,
     fault_finder,
     first_error,
+    first_error_in_pieces,
 )
 from .quotas.meter import Charge, Meter
 from .requests import Call, Handler, HandlerOfMany, PendingAnswer
@@ -563,18 +565,33 @@ class Dispatcher:
 
     def _written_later(self, exchange: _Exchange, response: Any) -> PendingAnswer:
         """Return a pending answer, which is encoded in turns with other requests."""
-        head = exchange.head
-        pieces = self._encoding.answer_in_pieces(
-            exchange.api, head.version, head.correlation_id, response
-        )
-        return self._in_turns(exchange, pieces, first_error(response))
+        return self._in_turns(exchange, self._answer_in_pieces(exchange, response))
 
-    def _in_turns(self, exchange: _Exchange, pieces: Pieces[Written], code: int) -> PendingAnswer:
+    def _answer_in_pieces(self, exchange: _Exchange, response: Any) -> Pieces[tuple[Written, int]]:
+        api, head = exchange.api, exchange.head
+        code = yield from first_error_in_pieces(response)
+        written = yield from self._encoding.answer_in_pieces(
+            api, head.version, head.correlation_id, response
+        )
+        if api is OFFSET_FETCH:
+            yield from emptied(response)
+        return written, code
+
+    def _refusal_in_pieces(
+        self, exchange: _Exchange, request: Any, code: int, message: str
+    ) -> Pieces[tuple[Written, int]]:
+        written = yield from self._encoding.refuse_in_pieces(
+            exchange.head, exchange.api, request, code, message
+        )
+        return written, code
+
+    def _in_turns(self, exchange: _Exchange, pieces: Pieces[tuple[Written, int]]) -> PendingAnswer:
+        """Return a pending answer from the pieces of its frame and error code."""
         work = self._services.work
         task = work.start_pieces(pieces, work.turns())
 
         def make() -> Answer:
-            written = task.result()
+            written, code = task.result()
             self._count(exchange, code)
             return written if isinstance(written, bytes) else AnswerInParts(written)
 
@@ -602,11 +619,9 @@ class Dispatcher:
             if exchange.charge is not None:
                 _charged(exchange, None)
             if exchange.request is not None and _is_large(exchange.request):
-                pieces = self._encoding.refuse_in_pieces(
-                    exchange.head, exchange.api, exchange.request, code, message
-                )
+                pieces = self._refusal_in_pieces(exchange, exchange.request, code, message)
                 exchange.request = None
-                return self._in_turns(exchange, pieces, code)
+                return self._in_turns(exchange, pieces)
             self._count(exchange, code)
             return self._encoding.encode_refusal(
                 exchange.head, exchange.api, exchange.request, code, message

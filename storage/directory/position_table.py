@@ -8,7 +8,7 @@ partitions of window topics, whose number has no limit.
 
 import heapq
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice, pairwise
 from operator import itemgetter
 from struct import Struct
 from typing import Final, NamedTuple, TypeVar
@@ -66,6 +66,9 @@ _NOTHING: Final[Mapping[Key, bytes]] = {}
 
 PIECE: Final = 20_000
 """Number of positions that are looked through before others get their turn."""
+
+_SORTED_AT_ONCE: Final = 5_000
+"""Number of positions that are sorted while no other thread can run: a million take a second."""
 
 _PACKED_AT_ONCE: Final = 2_000
 
@@ -291,6 +294,18 @@ class PositionTable:
         return _parts((name, key) for name, held in self._names.items() for key in held)
 
 
+def _in_order(positions: list[StoredPosition]) -> list[StoredPosition]:
+    """Return positions sorted, so that other threads can run meanwhile. Empties the list."""
+    runs = []
+    while positions:
+        runs.append(sorted(positions[-_SORTED_AT_ONCE:]))
+        del positions[-_SORTED_AT_ONCE:]
+    runs.reverse()
+    if all(before[-1] <= after[0] for before, after in pairwise(runs)):
+        return list(chain.from_iterable(runs))
+    return list(heapq.merge(*runs))
+
+
 class NameSummary(NamedTuple):
     """The positions under one name, taken together."""
 
@@ -329,7 +344,7 @@ class PositionReading:
 
     def of(self, name: str) -> list[StoredPosition]:
         """Return all positions under `name`, by topic and partition."""
-        return sorted(self._table.of(name))
+        return _in_order(self._table.of(name))
 
     def newest(self, count: int) -> list[tuple[str, str, int]]:
         """Return name, topic and partition of the most recent commits, newest first."""

@@ -1,6 +1,7 @@
 """Positions in memory: what they take there, and what is read of them."""
 
 import tracemalloc
+from random import Random
 from typing import NamedTuple
 
 import pytest
@@ -189,3 +190,29 @@ def test_a_change_of_a_large_group_is_made_in_pieces(
     }
     assert sum(1 for _ in pieces[change]) >= 10
     assert len(table) == {"one": 99, "all": 0, "topic": 0, "used": 100}[change]
+
+
+@given(
+    keys=st.sets(st.tuples(st.sampled_from("abc"), st.integers(0, 30)), max_size=40),
+    at_once=st.integers(1, 50),
+    random=st.randoms(use_true_random=False),
+)
+def test_all_positions_are_sorted_in_short_runs(
+    keys: set[tuple[str, int]], at_once: int, random: Random
+) -> None:
+    """One call that sorts a million positions would keep all threads waiting for a second."""
+    entries = [position(1, topic, partition, "") for topic, partition in keys]
+    random.shuffle(entries)
+    table = PositionTable()
+    table.apply(PositionChange(COMMIT, "g", entries))
+    lengths = [0]
+
+    def noting(values: list[StoredPosition]) -> list[StoredPosition]:
+        lengths.append(len(values))
+        return sorted(values)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(position_table, "_SORTED_AT_ONCE", at_once, raising=False)
+        patch.setattr(position_table, "sorted", noting, raising=False)
+        assert PositionReading(table).of("g") == sorted(entries)
+    assert max(lengths) <= at_once
