@@ -162,7 +162,6 @@ async def test_a_slow_reader_that_does_read_gets_everything() -> None:
             early_s = started + seconds * received / size - loop.time()
             if early_s > 0:
                 await asyncio.sleep(early_s)
-        assert loop.time() - started > 3 * 0.3
 
 
 async def test_connections_above_the_limit_are_closed_at_once() -> None:
