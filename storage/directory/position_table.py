@@ -7,7 +7,7 @@ partitions of window topics, whose number has no limit.
 """
 
 import heapq
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, pairwise
 from operator import itemgetter
 from struct import Struct
@@ -70,7 +70,8 @@ PIECE: Final = 20_000
 _SORTED_AT_ONCE: Final = 5_000
 """Number of positions that are sorted while no other thread can run: a million take a second."""
 
-_PACKED_AT_ONCE: Final = 2_000
+_CHANGED_AT_ONCE: Final = 2_000
+"""Number of positions that are changed before others get their turn."""
 
 
 class PositionTable:
@@ -204,13 +205,13 @@ class PositionTable:
             packed: list[tuple[Key, bytes]] = []
             for entry in entries:
                 packed.append((entry[:2], _pack(entry)))
-                if len(packed) % _PACKED_AT_ONCE == 0:
+                if len(packed) % _CHANGED_AT_ONCE == 0:
                     yield
             self._commit(name, packed)
         elif kind == FORGET:
             yield from self._forget(name)
         else:
-            yield from self._drop(name, {entry[:2] for entry in entries})
+            yield from self._drop(name, entries)
 
     def _commit(self, name: str, entries: Sequence[tuple[Key, bytes]]) -> None:
         if not entries:
@@ -247,20 +248,25 @@ class PositionTable:
                 held.popitem()
             yield
 
-    def _drop(self, name: str, gone: set[Key]) -> Pieces[None]:
-        """Drop the positions `gone` under `name`. The last use of the name is kept, because its
-        positions expire together."""
+    def _drop(self, name: str, entries: Iterable[StoredPosition]) -> Pieces[None]:
+        """Drop the positions in the places of `entries` under `name`. The last use of the name is
+        kept, because its positions expire together."""
         held = self._names.get(name, _NOTHING)
-        found = [key for key in gone if key in held]
-        used_ms = max((_USE.unpack_from(held[key])[2] for key in found), default=-1)
+        gone: set[Key] = set()
+        used_ms = -1
+        for part in _parts(entries, _CHANGED_AT_ONCE):
+            found = held.keys() & {entry[:2] for entry in part}
+            gone |= found
+            used_ms = max(used_ms, *(_USE.unpack_from(held[key])[2] for key in found), -1)
+            yield
         first, last_ms = None, -1
-        if used_ms >= 0 and len(found) < len(held):
+        if used_ms >= 0 and len(gone) < len(held):
             first, last_ms = yield from self.first_expiring(name, gone)
-        yield from self._remove(name, found)
+        yield from self._remove(name, gone)
         if first is not None and used_ms > last_ms:
             self._commit(name, [(first[:2], _pack(first._replace(used_ms=used_ms)))])
 
-    def _remove(self, name: str, gone: Sequence[Key]) -> Pieces[None]:
+    def _remove(self, name: str, gone: Collection[Key]) -> Pieces[None]:
         """Remove the positions `gone`, which exist, under `name`."""
         held = self._names.get(name)
         if held is None or not gone:
@@ -268,7 +274,7 @@ class PositionTable:
         if len(gone) == len(held):
             yield from self._forget(name)
             return
-        for part in _parts(gone):
+        for part in _parts(gone, _CHANGED_AT_ONCE):
             for key in part:
                 self.size_bytes -= _packed_bytes(held.pop(key)) + _key_bytes(key)
             self._count -= len(part)
@@ -457,10 +463,10 @@ class PositionReading:
         return more, more_bytes
 
 
-def _parts(items: Iterable[T]) -> Iterator[list[T]]:
-    """Yield `PIECE` items at a time."""
+def _parts(items: Iterable[T], size: int | None = None) -> Iterator[list[T]]:
+    """Yield `size` items at a time, `PIECE` by default."""
     left = iter(items)
-    while part := list(islice(left, PIECE)):
+    while part := list(islice(left, size or PIECE)):
         yield part
 
 
