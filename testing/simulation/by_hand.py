@@ -3,7 +3,7 @@
 from random import Random
 
 from ...replication.cluster_state import ClusterState
-from ...replication.hand_node import HandNode
+from ...replication.hand_node import EPOCHS_APART, HandNode
 from ...replication.partition_log import Identity, Partition
 from ...replication.settings import Incarnation
 from ...storage.log.epoch_history import NO_EPOCH
@@ -86,8 +86,8 @@ class HandOracle(Oracle):
 class HandFaults(Faults):
     """A follower's disk may be swapped for an empty one, or for a copy of its directory.
 
-    A leader's disk is never swapped, and no disk is set back to an older state: with no other
-    broker to ask, a broker would not notice.
+    The disk of a broker that leads, or led last, is never swapped, and no disk is set back to an
+    older state: with no other broker to ask, a broker would not notice.
     """
 
     chosen: dict[int, int | None]
@@ -98,7 +98,9 @@ class HandFaults(Faults):
     def may_swap(self, machine: Machine) -> bool:
         others = [it for it in self._simulation.machines.values() if it is not machine]
         left = any(it.directory.identity.highest_epoch > NO_EPOCH for it in others)
-        return left and self.chosen.get(machine.broker_id) is not None
+        # After a handover the new leader still has its setting to follow.
+        led_last = machine.directory.identity.highest_epoch % EPOCHS_APART == machine.broker_id
+        return left and not led_last and self.chosen.get(machine.broker_id) is not None
 
 
 class HandSimulation(Simulation):
