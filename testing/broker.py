@@ -228,8 +228,8 @@ class BrokerThread(ClockWatcher):
         as far from the machine's as it was then.
 
         The addresses stay. Connections are closed, and clients connect again. The broker gets other
-        `settings` if they are given. Raises `ValueError` without a snapshot, and for one of another
-        broker.
+        `settings` if they are given. Raises `TypeError` for what is no snapshot, `ValueError`
+        without a snapshot, and for one of another broker.
         """
         chosen = snapshot or self._last
         if chosen is None:
@@ -282,6 +282,8 @@ class BrokerThread(ClockWatcher):
         self._stopped = None
 
     def _check_own(self, snapshot: BrokerSnapshot) -> None:
+        if not isinstance(snapshot, BrokerSnapshot):
+            raise TypeError(f"snapshot {snapshot!r}: it must be what snapshot() returned")
         if snapshot.folder not in self._snapshots:
             raise ValueError(
                 "the snapshot is of another broker, or was taken in a test that has ended"
