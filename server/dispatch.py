@@ -573,7 +573,8 @@ class Dispatcher:
         written = yield from self._encoding.answer_in_pieces(
             api, head.version, head.correlation_id, response
         )
-        if api is OFFSET_FETCH:  # Its lists were made for this answer, and may have a million items.
+        if api is OFFSET_FETCH:
+            # Its lists were made for this answer, and may have a million items.
             yield from emptied(response)
         return written, code
 
