@@ -299,9 +299,8 @@ def _resumed(begun: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, Any,
             found: T = stop.value
             return found
         finally:
-            del (
-                step
-            )  # What it threw refers to this frame, which would stay until garbage is collected.
+            # What it threw refers to this frame, which would stay until garbage is collected.
+            del step
 
 
 async def searched(work: Work, turns: Turns, search: Search[T]) -> T:

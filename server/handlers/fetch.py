@@ -352,7 +352,7 @@ class _Reading(msgspec.Struct):
     ) -> None:
         request, offset = self.request, wanted.fetch_offset
         check_epoch(self.services, wanted.current_leader_epoch)
-        log = self.services.logs.find(topic, wanted.partition)
+        log = self.services.logs.find_stored(topic, wanted.partition)
         limit_bytes = max(min(wanted.partition_max_bytes, self.budget_bytes), 0)
         whole_messages = self.version >= FIRST_VERSION_WITH_MAX_BYTES
         committed = request.isolation_level == READ_COMMITTED

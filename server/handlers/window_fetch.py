@@ -516,7 +516,7 @@ class _WindowFetch:
         for key in self._awaited:
             if parked.done():
                 break
-            if self._may_have(key):
+            if self._windows_may_have(key):
                 parked.set_result(None)
             await self.turns.give_way()
 
@@ -532,6 +532,9 @@ class _WindowFetch:
         if key in self._rest_ends:
             self._rest_moved = self._is_woken = True
             return True
+        return self._windows_may_have(key)
+
+    def _windows_may_have(self, key: Partition) -> bool:
         try:
             self._is_woken = self._awaited[key].may_have(self._services.logs.find(*key))
         except (HorologError, OSError):
