@@ -338,12 +338,16 @@ async def _meaning(admin: Admin, name: str, *, kafka: bool) -> NameMeaning:
     try:
         window = await admin.find_window(name)
         await admin.partition_count(name if window is None else window.base)
+        # Kafka's protocol may not say it, but no window is in a list of all topics.
+        served = window is None and parsed is not None and name not in await admin.list_topics()
     except (UnknownTopicOrPartition, InvalidTopic):
         return NameMeaning("none", parsed, _why_none(name, parsed))
+    if served and parsed is not None:
+        return NameMeaning("window", parsed, _why_window(parsed))
     if window is None:
         rest = "" if parsed is None else f", so the name means no window of {parsed.base}"
         return NameMeaning("topic", None, f"a topic of this name exists{rest}")
-    why = f"the name ends with the times of a window, and {window.base} exists"
+    why = _why_window(window)
     if kafka:
         why += "; only Horolog serves it as a topic, elsewhere `horolog consume` reads it"
     return NameMeaning("window", window, why)
@@ -355,6 +359,10 @@ def _meaning_alone(name: str, problem: str) -> NameMeaning:
         return NameMeaning("none", parsed, _why_none(name, parsed, problem))
     why = f"the name ends with the times of a window; whether {parsed.base} exists is not known: "
     return NameMeaning("window", parsed, why + problem)
+
+
+def _why_window(window: WindowName) -> str:
+    return f"the name ends with the times of a window, and {window.base} exists"
 
 
 def _why_none(name: str, parsed: WindowName | None, problem: str | None = None) -> str:
@@ -388,9 +396,11 @@ def _name_as_text(name: str, meaning: NameMeaning) -> list[str]:
         parsed = parse_window_name(name)
         return [f"{name} is a topic{'' if parsed is None else f', no window of {parsed.base}'}."]
     times = "append time" if window.by_append else "time"
-    span = f"from {format_time(window.from_ms)} on, open to what is still to come"
-    if window.until_ms is not None:
-        span = f"from {format_time(window.from_ms)} up to, without, {format_time(window.until_ms)}"
+    span = f"at or after {format_time(window.from_ms)}"
+    if window.until_ms is None:
+        span += ", and those that are still to come"
+    else:
+        span += f" and before {format_time(window.until_ms)}"
     lines = [
         f"{name} is a window of {window.base}: the messages whose {times} is {span}.",
         f"{meaning.why[0].upper()}{meaning.why[1:]}.",

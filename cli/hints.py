@@ -120,7 +120,7 @@ _OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         ("-z --codec --compress --compression-codec", "write --compression gzip"),
         ("--key-delimiter --delimiter -D", "write --key-separator S"),
         ("--headers", "write --header NAME=VALUE"),
-        ("-m --message --value", "write the value behind the topic: `horolog produce TOPIC VALUE`"),
+        ("-m --message --value", "write the value after the topic: `horolog produce TOPIC VALUE`"),
     ),
     "histogram": _WINDOW
     | _table(

@@ -39,6 +39,9 @@ _UNANSWERED: Final = 10_000
 """Messages in flight without a rate; more wait for answers, so that the latency is not that of a
 queue without an end."""
 
+_STOP_S: Final = 2.0
+"""Longest time to wait, after Ctrl-C, for the answers to messages."""
+
 _DRAIN_S: Final = 10.0
 """How long messages that were sent are waited for at the end."""
 
@@ -258,6 +261,10 @@ class _Run:
                 await self._send_all(producer, began)
                 seconds = self._clock.monotonic() - began
                 await self._drain(reading)
+            except asyncio.CancelledError:
+                if self._unanswered:  # otherwise the producer reports them as lost
+                    await asyncio.wait(self._unanswered, timeout=_STOP_S)
+                raise
             finally:
                 reading.cancel()
                 await asyncio.gather(reading, return_exceptions=True)

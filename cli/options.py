@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from enum import StrEnum
 from functools import wraps
 from inspect import signature
@@ -24,6 +25,7 @@ from ..times import (
     NoZone,
     OtherUnit,
     TimeError,
+    parse_length,
     parse_time,
     parse_time_or_range,
 )
@@ -58,6 +60,7 @@ __all__ = [
     "check_texts",
     "group",
     "name_values",
+    "parse_every",
     "parse_moment",
     "refused",
     "takes",
@@ -328,6 +331,19 @@ def refused(error: TimeError) -> str:
     if isinstance(error, NoZone):
         return f"{error}, or name a zone: --tz Europe/Berlin, or {TIME_ZONE_VARIABLE}"
     return str(error)
+
+
+def parse_every(text: str) -> timedelta:
+    """Parse `--every`, the length of an interval. Raises WrongUsage."""
+    try:
+        every = timedelta(milliseconds=parse_length(text))
+    except TimeError as error:
+        raise WrongUsage(f"--every: {error}") from None
+    except OverflowError:
+        raise WrongUsage(f"--every: {text!r} is longer than all of time: write 1h or 7d") from None
+    if not every:
+        raise WrongUsage(f"--every: {text!r} is no length: write 1ms or more, such as 1h")
+    return every
 
 
 def name_values(options: Sequence[str], name: str = "--set") -> dict[str, str]:

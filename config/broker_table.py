@@ -209,9 +209,9 @@ _TOPICS: Final = (
         256 * 2**20,
         "bytes",
         "Memory for all stored positions: 160 bytes plus the text for each position, 128 bytes "
-        "plus the topic's name more for a position in a window, 400 bytes plus the name for each "
-        "group or consumer name. A commit beyond the limit is refused, unless it makes nothing "
-        "larger.",
+        "plus the topic's name in addition for a position in a window, 400 bytes plus the name for "
+        "each group or consumer name. A commit beyond the limit is refused, unless it makes "
+        "nothing larger.",
         minimum=1024,
     ),
     _integer(

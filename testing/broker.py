@@ -13,10 +13,12 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TextIO, TypeVar
 
+from ..client.arguments import setting_texts
 from ..client.recordings import NoRecording as NoRecording
 from ..clock import Clock
 from ..config.address import Scheme
@@ -226,8 +228,8 @@ class BrokerThread(ClockWatcher):
         as far from the machine's as it was then.
 
         The addresses stay. Connections are closed, and clients connect again. The broker gets other
-        `settings` if they are given. Raises `ValueError` without a snapshot, and for one of another
-        broker.
+        `settings` if they are given. Raises `TypeError` for what is no snapshot, `ValueError`
+        without a snapshot, and for one of another broker.
         """
         chosen = snapshot or self._last
         if chosen is None:
@@ -280,6 +282,8 @@ class BrokerThread(ClockWatcher):
         self._stopped = None
 
     def _check_own(self, snapshot: BrokerSnapshot) -> None:
+        if not isinstance(snapshot, BrokerSnapshot):
+            raise TypeError(f"snapshot {snapshot!r}: it must be what snapshot() returned")
         if snapshot.folder not in self._snapshots:
             raise ValueError(
                 "the snapshot is of another broker, or was taken in a test that has ended"
@@ -463,13 +467,17 @@ def _named(settings: Mapping[str, object]) -> dict[str, object]:
     for name in settings:
         if not isinstance(name, str):
             raise TypeError(f"settings: name {name!r}: it must be a str, such as 'retention.ms'")
-    named = {name.replace("_", "."): value for name, value in settings.items()}
+    named = _dotted(settings)
     if "data.dir" in named:
         raise ValueError(
             f"data.dir {str(named['data.dir'])!r}: the broker of a test has a data directory of "
             "its own, .data_dir: leave this setting out"
         )
     return named
+
+
+def _dotted(settings: Mapping[str, object]) -> dict[str, object]:
+    return {name.replace("_", "."): value for name, value in settings.items()}
 
 
 async def _follow(broker: Broker, seconds: float) -> None:
@@ -537,7 +545,7 @@ def _settings(data_dir: Path, settings: Mapping[str, object]) -> BrokerSettings:
             "listen": _ANY_PORT,
             "http.listen": _ANY_PORT,
             "kafka.listen": "off",
-            **{name.replace("_", "."): _text(value) for name, value in settings.items()},
+            **{name: _text(name, value) for name, value in _dotted(settings).items()},
             "data.dir": str(data_dir),
         }
     )
@@ -561,7 +569,9 @@ async def synced(broker: Broker, *logs: Log) -> None:
     await done.wait()
 
 
-def _text(value: object) -> str:
+def _text(name: str, value: object) -> str:
+    if isinstance(value, timedelta | datetime):
+        return str(setting_texts({name: value})[name])
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

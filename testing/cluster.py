@@ -196,10 +196,15 @@ class BrokerCluster:
 
     def restore(self, snapshot: ClusterSnapshot | None = None) -> None:
         """Put all brokers back into the state of a snapshot, by default the last one, with the same
-        leader. Raises `ValueError` without a snapshot."""
+        leader. Raises `TypeError` for what is no snapshot, `ValueError` without one, and for one of
+        another cluster."""
         chosen = snapshot or self._last
         if chosen is None:
             raise ValueError("there is no snapshot of this cluster: take one with snapshot()")
+        if not isinstance(chosen, ClusterSnapshot):
+            raise TypeError(f"snapshot {chosen!r}: it must be what snapshot() returned")
+        if chosen.cluster is not self:
+            raise ValueError("the snapshot is of another cluster")
         self.stop()
         leader = self.brokers[chosen.leader]
         for broker, taken in zip(self.brokers, chosen.brokers, strict=True):

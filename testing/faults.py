@@ -375,7 +375,9 @@ def error_code(error: str | int) -> int:
     if found is None:
         near = get_close_matches(error.upper(), codes, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"there is no error {error!r}{hint} (a code is taken too)")
+        raise ValueError(
+            f"error {error!r}: Kafka has no error of this name{hint}; a code is accepted too"
+        )
     return found
 
 
@@ -478,7 +480,7 @@ def _delay(seconds: float, request: _InterceptedRequest) -> PendingAnswer:
         return outcome
 
     alone = isinstance(outcome, PendingAnswer) and outcome.alone
-    return PendingAnswer(ready, make, may_hurry=True, alone=alone)
+    return PendingAnswer(ready, make, may_hurry=True, alone=alone, is_waiting=True)
 
 
 def _drop(request: _InterceptedRequest) -> Any:

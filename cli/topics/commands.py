@@ -54,7 +54,6 @@ from .extent import (
     TopicExtent,
     extent_of,
     for_each,
-    messages_of_times,
     partition_extent,
     time_of_offset,
     topic_extents,
@@ -382,12 +381,24 @@ def trim(
     if gone:
         first_ms = min((one.first_ms for one in plan if one.first_ms is not None), default=None)
         last_ms = max((one.last_ms for one in plan if one.last_ms is not None), default=None)
-        _confirm(yes, f"this deletes {messages_of_times(gone, first_ms, last_ms)} of {name}")
+        _confirm(yes, f"this deletes {_first_and_last(gone, first_ms, last_ms)} of {name}")
     starts = asyncio.run(_carry_out(server, name, plan))
     _emit_trimmed(plan, starts, as_json=as_json)
     if isinstance(target, AtTime) and not server.kafka:
         for kept in asyncio.run(_kept_earlier(server, name, plan, target)):
             note(kept)
+
+
+def _first_and_last(messages: int, first_ms: int | None, last_ms: int | None) -> str:
+    """Return how many messages go, with the times of the first and the last one. Those between may
+    have earlier or later times."""
+    times = [
+        f"{which} time {shown_time(time_ms)}"
+        for which, time_ms in (("first", first_ms), ("last", last_ms))
+        if time_ms is not None
+    ]
+    text = f"{messages:,} {plural(messages, 'message')}"
+    return f"{text} ({', '.join(times)})" if times else text
 
 
 async def _kept_earlier(
@@ -429,7 +440,7 @@ def _emit_trimmed(plan: Sequence[PartitionExtent], starts: Sequence[int], *, as_
         )
         for one, start in zip(plan, starts, strict=True)
     ]
-    columns = ("partition", "first offset", "deleted", "from", "to")
+    columns = ("partition", "first offset", "deleted", "first time", "last time")
     emit(table(columns, rows, right=columns[:3]))
 
 

@@ -411,9 +411,9 @@ async def move(cluster: Route, name: str, moves: Sequence[PositionMove]) -> None
     if isinstance(failure, UnknownMemberId):
         raise _joined_meanwhile(name) from failure
     count = len(moves) - len(failures)
+    place = f"{first.topic}-{first.partition}: "  # in some messages already
     raise type(failure)(
-        f"{count} of {len(moves)} positions moved; not {first.topic}-{first.partition}: "
-        f"{failure.message}"
+        f"{count} of {len(moves)} positions moved; not {place}{failure.message.removeprefix(place)}"
     ) from failure
 
 

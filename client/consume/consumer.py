@@ -133,9 +133,11 @@ class Consumer(Client):
             await self.unsubscribe()
         finally:
             self._fetches.stop()
-            for window in list(self._windows):
-                await window.close()
-            await super().close()
+            try:
+                for window in list(self._windows):
+                    await window.close()
+            finally:
+                await super().close()
 
     def assign(
         self, topic: str, partition: int | None = None, *, offset: int | None = None

@@ -103,8 +103,8 @@ class Oracle:
         """Whether a broker noticed the restore and told the others. Then none leads until an
         operator makes the state anew."""
         self.known_epoch = -1
-        """Highest epoch known to the brokers that ran at the restore. No epoch below it may
-        begin."""
+        """Highest epoch known to the brokers that ran at the restore. None up to it may begin after
+        the halt."""
         self._reads_may_be_old = reads_may_be_old
 
     def count(self, what: str) -> None:
@@ -284,6 +284,13 @@ class Oracle:
             raise Violation(
                 f"{partition}: what was sent with time {created_ms} has {truth.times_ms[offset]}"
             )
+
+    def halt(self, known_epoch: int) -> None:
+        """Check that no broker leads, as those that knew epochs up to `known_epoch` have told the
+        others of the restore."""
+        if self.leaders:
+            raise Violation(f"{self.leaders} lead, and it is known that etcd went back")
+        self.halted, self.known_epoch = True, known_epoch
 
     def _elected_after_set_back(self, epoch: int, who: Incarnation) -> None:
         if self.halted:

@@ -9,6 +9,7 @@ from ...replication.effects import Transact
 from ...replication.node import Node
 from ...replication.partition_log import Identity, Partition
 from ...replication.settings import Incarnation
+from ...storage.log.epoch_history import NO_EPOCH
 from .clients import Clients
 from .disk import DATA, METADATA, TOPIC, SimulatedDirectory
 from .etcd import EtcdModel
@@ -182,7 +183,8 @@ class Simulation:
     def set_back(self, saved: EtcdModel) -> None:
         """Restore etcd from a snapshot. Running brokers read it before anything else happens. A
         broker that knows a later epoch must notice; others notice if etcd has fewer revisions than
-        they know."""
+        they know. Another broker may be elected at the same moment, even into a known epoch, and
+        must resign."""
         oracle = self.oracle
         oracle.count("set back")
         self.drop_requests()
@@ -190,17 +192,17 @@ class Simulation:
         self.etcd_up = True
         self.network.cut.clear()
         oracle.set_back = True
-        knows = False
+        known_epoch = NO_EPOCH
         for machine in self.machines.values():
             machine.paused_until_s = 0.0
             node = machine.node
             if isinstance(node, ClusterNode) and node.sent.epoch > saved.state.epoch:
-                knows = True
-                oracle.known_epoch = max(oracle.known_epoch, node.highest_epoch)
+                known_epoch = max(known_epoch, node.highest_epoch)
         for _ in range(4):
             self.now_s += 0.4
             self.round()
-        oracle.halted = knows
+        if known_epoch != NO_EPOCH:
+            oracle.halt(known_epoch)
 
     def drop_requests(self) -> None:
         """Lose all requests and answers between brokers and etcd."""

@@ -19,7 +19,8 @@ from horolog.tests.in_process import run_in_process
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
     """One broker for all tests of a module; each test takes topics of its own."""
     data = tmp_path_factory.mktemp("server") / "data"
-    with BrokerThread(data, {"http.listen": "127.0.0.1:0"}) as running:
+    settings = dict.fromkeys(("http.listen", "kafka.listen"), "127.0.0.1:0")
+    with BrokerThread(data, settings) as running:
         yield running
 
 

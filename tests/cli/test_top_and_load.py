@@ -3,7 +3,7 @@
 import asyncio
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
@@ -12,24 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog import Admin, blocking
-from horolog.cli.load import LoadLatencies, create_if_missing
+from horolog.cli.load import Load, LoadLatencies, _in_topic, create_if_missing
 from horolog.cli.top import new_messages
+from horolog.client.cluster.servers import parse_servers
 from horolog.clock import SystemClock
 from horolog.protocol.errors import TopicAuthorizationFailed, UnknownTopicOrPartition
 from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult
+from horolog.testing.waiting import wait_until
 
 from .terminal import on_terminal
 
 Run = Callable[..., CommandResult]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
-    """One broker for all tests of the module, with a port for Kafka's protocol."""
-    settings = {"kafka.listen": "127.0.0.1:0"}
-    with BrokerThread(tmp_path_factory.mktemp("server") / "data", settings) as running:
-        yield running
 
 
 @pytest.fixture
@@ -179,6 +173,24 @@ def test_messages_that_are_refused_fail_the_load(ask: Run, topic: str) -> None:
     said = ask("load", topic, "-n", "2", "--size", "2000", "--json", code=1)
     assert said.objects[0]["failed"] == 2
     assert "messages were refused: MESSAGE_TOO_LARGE" in said.err
+
+
+async def test_a_load_that_is_ended_reports_no_lost_messages(
+    server: BrokerThread, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Admin(server.address) as admin:
+        await admin.create_topic(topic)
+    server.faults.delay("Produce", 0.2, times=None)
+    try:
+        servers, load = parse_servers(server.address), Load(100, 1_000, 60, None, "none")
+        running = asyncio.create_task(_in_topic(servers, topic, 1, load, SystemClock()))
+        await asyncio.to_thread(wait_until, lambda: bool(server.faults.injected))
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    finally:
+        server.faults.clear()
+    assert "unanswered" not in caplog.text
 
 
 @given(st.lists(st.floats(1e-5, 100), min_size=1, max_size=200))

@@ -163,7 +163,7 @@ def test_a_terminal_is_asked_before_messages_are_trimmed(ask: Run, clicks: str) 
     trim = ("topic", "trim", clicks, "--before", "2016-11-14T14:00:07Z")
     kept = on_terminal(*trim, all_of_it=True, typed="n\n")
     assert kept.code == 1
-    assert f"this deletes 1 message of {FIRST} to {FIRST} of {clicks}" in kept.err
+    assert f"this deletes 1 message (first time {FIRST}, last time {FIRST}) of {clicks}" in kept.err
     assert on_terminal(*trim, "--yes", all_of_it=True, typed="").code == 0
     (described,) = ask("topic", "describe", clicks, "--json").objects
     assert [one["log_start_offset"] for one in described["partitions"]] == [1, 0]

@@ -195,3 +195,34 @@ async def test_a_fenced_member_returns_nothing_more(
         for call in (one.commit, one.fetch):
             with pytest.raises(FencedInstanceId, match="another consumer joined group team"):
                 await call()
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+async def test_a_task_that_reads_lets_another_one_unsubscribe(
+    address: str, assignor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group that waits for this member, and messages that are ready, keep neither task."""
+    revoked: list[tuple[str, int]] = []
+    async with Consumer(address) as one:
+        one.subscribe(TOPIC, group=GROUP, assignor=assignor, on_revoked=revoked.extend, **SILENT)
+        await fetched(one, 2)
+        assert one._group is not None
+        poll, polls = one._group.poll, 0
+
+        async def counted(wait_ms: int) -> bool:
+            nonlocal polls
+            polls += 1
+            assert polls < 1_000, "the member polls without end: the event loop stands still"
+            return await poll(wait_ms)
+
+        monkeypatch.setattr(one._group, "poll", counted)
+        membership(one).rebalances = True
+        leaving = asyncio.create_task(one.unsubscribe())
+        await asyncio.sleep(0)
+        reading = asyncio.ensure_future(anext(one))
+        async with asyncio.timeout(DEADLINE_S):
+            with pytest.raises(ValueError, match="nothing is assigned"):
+                await reading
+            await leaving
+        assert revoked == [(TOPIC, 0), (TOPIC, 1)]
+        assert one.assignment == []

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,22 @@ def test_settings_that_are_none_are_refused(
     with pytest.raises(error, match=says):
         horolog_broker.restart(settings)
     horolog_broker.topic("a")
+    assert horolog_broker.is_running
+
+
+def test_settings_may_be_lengths_of_time(horolog_broker: BrokerThread) -> None:
+    week = timedelta(days=7)
+    with horolog_broker.borrowed({"retention_ms": week, "segment.ms": "1h"}):
+        send(horolog_broker, horolog_broker.clock.now_ms())
+        horolog_broker.clock.step((week - timedelta(hours=1)).total_seconds())
+        assert log_start(horolog_broker) == 0
+        horolog_broker.clock.step(2 * HOUR)
+        assert log_start(horolog_broker) == 1
+    with (
+        pytest.raises(TypeError, match=r"segment\.bytes is not in milliseconds"),
+        horolog_broker.borrowed({"segment.bytes": week}),
+    ):
+        pass
     assert horolog_broker.is_running
 
 

@@ -1,6 +1,7 @@
 """A leader and its followers in the process of a test."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,6 +119,10 @@ def test_what_a_cluster_refuses(tmp_path: Path, horolog_cluster: BrokerCluster) 
         BrokerCluster(tmp_path, brokers=0)
     with pytest.raises(ValueError, match="no snapshot of this cluster"):
         horolog_cluster.restore()
+    part: Any = horolog_cluster.leader.snapshot()
+    with pytest.raises(TypeError, match=r"it must be what snapshot\(\) returned"):
+        horolog_cluster.restore(part)
+    assert len(horolog_cluster.running) == len(horolog_cluster.brokers)
     horolog_cluster.stop_leader()
     with pytest.raises(RuntimeError, match="no broker leads"):
         assert horolog_cluster.leader

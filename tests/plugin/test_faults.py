@@ -253,6 +253,7 @@ async def test_a_produce_without_an_answer_fails_by_the_connection(
     [
         ({"api": "Produze"}, "did you mean produce"),
         ({"api": "Produce", "error": "NOT_LEADER"}, "did you mean NOT_LEADER_OR_FOLLOWER"),
+        ({"api": "Produce", "error": "SOON"}, "no error of this name; a code is accepted too"),
         ({"api": "Produce", "error": 0}, "not 0"),
         ({"api": "Produce", "error": 40_000}, "32767"),
         ({"api": "Produce", "times": 0}, "1 or more"),

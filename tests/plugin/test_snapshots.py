@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from errno import ENOSPC
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -248,6 +249,9 @@ def test_what_cannot_be_restored(tmp_path: Path, horolog_broker: BrokerThread) -
             other.restore()
         with pytest.raises(ValueError, match="of another broker"):
             other.restore(horolog_broker.snapshot())
+        nothing: Any = "before"
+        with pytest.raises(TypeError, match=r"'before': it must be what snapshot\(\) returned"):
+            other.restore(nothing)
         taken = other.snapshot()
         assert taken.folder.exists()
     assert not taken.folder.exists()

@@ -56,6 +56,10 @@ REGRESS = (
 )
 """Seeds of schedules that broke something once; `docs/replication/model.md` says what it was."""
 
+ELECTED_AT_THE_RESTORE = (831000002446, 831000007543)
+"""Schedules in which a broker is elected before another, which knows its epoch, can record that
+etcd went back."""
+
 
 def run(seeds: Iterable[int], **options: object) -> Counter[str]:
     counts: Counter[str] = Counter()
@@ -100,6 +104,7 @@ def test_what_is_promised_holds(sample: Sample, part: int) -> None:
 
 def test_schedules_that_were_worth_something() -> None:
     run(REGRESS, own_min_insync=False, own_durability=False, loses_histories=False)
+    run(ELECTED_AT_THE_RESTORE, sets_back=True)
 
 
 def test_a_seed_says_everything() -> None:

@@ -67,7 +67,8 @@ async def test_positions_move_with_read_on_group_and_topic(strict: Strict, kind:
             *(rule((Op.READ, GROUP)), rule((Op.DESCRIBE, TOPIC))),
             rule((Op.READ, TOPIC), "t2"),
         )
-        with pytest.raises(TopicAuthorizationFailed, match="1 of 2 positions moved; not t1-0"):
+        once = r"1 of 2 positions moved; not t1-0: (?!t1-0)"
+        with pytest.raises(TopicAuthorizationFailed, match=once):
             await admin.seek_group("a", "latest")
         await admin.seek_group("a", "latest", topic="t2")
         only(broker, rule((Op.READ, GROUP)), rule((Op.READ, TOPIC)))

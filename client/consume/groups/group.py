@@ -8,6 +8,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -44,6 +45,9 @@ from .subscription import GroupSubscription, PartitionsCallback
 
 _CLOSING_S: Final = 5.0
 """Seconds that the commit of a closing consumer may take."""
+
+_LEAVING_WAIT_MS: Final = 10
+"""Shortest wait of a poll for another task that leaves the group."""
 
 _LOOKED_AT_ONCE: Final = 1_000
 """Topics that are compared with the patterns before other tasks have their turn."""
@@ -89,6 +93,7 @@ class ConsumerGroup:
         self._drops_all = False
         """Whether the partitions were lost while the consumer joined."""
         self._closed = False
+        self._left = asyncio.Event()
         self._counts: dict[str, int] | None = None
         """Number of partitions of the topics that decide whether this member asks for a
         rebalance: its own, or as leader those of all members."""
@@ -122,6 +127,12 @@ class ConsumerGroup:
         does not exist, and the errors of the callbacks.
         """
         member = self.membership
+        if self._closed:
+            # Another task leaves the group, and needs its turns of the event loop.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(wait_ms, _LEAVING_WAIT_MS) / 1000):
+                    await self._left.wait()
+            return False
         member.note_poll()
         if self._may_commit:
             await self._commit_in_time()  # first, because the answer tells what the group did
@@ -201,7 +212,10 @@ class ConsumerGroup:
         try:
             await self._revoke(self._assigned.keys, capped)
         finally:
-            await self.membership.leave()
+            try:
+                await self.membership.leave()
+            finally:
+                self._left.set()
 
     def _not_committed(self, why: str) -> str:
         return (

@@ -42,7 +42,7 @@ class DescribedRemoval:
     )
     rule: str = string(
         doc="The setting with its value; for a trim or a deletion the principal; for a truncation "
-        "why. Empty, but for a truncation, if the client may not DescribeConfigs on the topic."
+        "why. Empty, except for a truncation, if the client may not DescribeConfigs on the topic."
     )
     topic_id: str = string(doc="Id of the topic then; a later topic of the same name has another.")
     partition: int = int32(doc="Partition.")

@@ -208,3 +208,23 @@ def test_a_blocking_consumer(thread: BrokerThread) -> None:
             next(consumer)
         with pytest.raises(ClientClosed):
             consumer.take()
+
+
+async def test_a_close_that_is_cancelled_closes_the_connections(
+    reader_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = Consumer(reader_address)
+    window = consumer.window("t", None, None)
+    await anext(window)
+
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(window, "close", never)
+    closing = asyncio.create_task(consumer.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    with pytest.raises(ClientClosed):
+        await consumer._cluster.partition_counts(["t"])
