@@ -236,11 +236,9 @@ async def test_a_session_is_prolonged_behind_what_is_under_way(
     door = Door(lifetime_ms=200)
     async with scripted_broker(door.answer) as broker:
         link = ClientLink(broker.address, client_id=None, request_timeout_ms=10_000, security=ALICE)
-        loop = asyncio.get_running_loop()
-        until = loop.time() + 1.5
 
         async def ask() -> None:
-            while loop.time() < until:
+            while door.logins < 5:
                 connection = await link.connection()
                 await connection.submit(METADATA, MetadataRequest(topics=[]))
                 await asyncio.sleep(0.001)
@@ -248,7 +246,6 @@ async def test_a_session_is_prolonged_behind_what_is_under_way(
         await asyncio.gather(*(ask() for _ in range(4)))
         await link.close()
         assert len(broker.connections) == 1
-    assert door.logins >= 5
     steps = [number for number, name in enumerate(door.order) if name == "authenticate"]
     assert all(second == first + 1 for first, second in zip(steps[::2], steps[1::2], strict=True))
 

@@ -79,7 +79,8 @@ async def test_a_silent_connection_is_closed_and_one_in_use_is_not(
         assert broker.figures.connections_dropped == {"idle": 2}
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
     idle = [line for line in lines if line["event"] == "connection_idle"]
-    assert [(line["level"], line["idle_seconds"]) for line in idle] == [("info", 1)] * 2
+    assert [line["level"] for line in idle] == ["info"] * 2
+    assert all(line["idle_seconds"] >= IDLE_SECONDS for line in idle)
 
 
 async def test_what_waits_for_an_answer_is_not_idle(tmp_path: Path) -> None:
