@@ -8,6 +8,7 @@ that takes a minute. Later uses need no network. All brokers listen on free port
 The first broker is also the controller, so in a cluster stop another one.
 """
 
+import fcntl
 import shutil
 import signal
 import subprocess
@@ -95,13 +96,17 @@ def jars(pom: Path, properties: Mapping[str, str] | None = None) -> str:
     what = pom.read_bytes() + "".join(more).encode()
     found = CACHE / f"class-path-{sha256(what).hexdigest()[:16]}"
     if not found.exists():
-        _resolve(pom, more, found)
+        CACHE.mkdir(parents=True, exist_ok=True)
+        # Maven's repository is not made for two processes that write to it.
+        with (CACHE / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not found.exists():
+                _resolve(pom, more, found)
     return found.read_text().strip()
 
 
 def _resolve(pom: Path, properties: Sequence[str], target: Path) -> None:
     """Have Maven fetch the jars and write their paths to `target`."""
-    CACHE.mkdir(parents=True, exist_ok=True)
     written = target.with_suffix(".new")
     command = [
         "mvn",

@@ -18,10 +18,12 @@ from ..client.consume.tables import COMPLETE_FROM_KEY, REMOVED_KEY, UNTIMED_KEY,
 from ..client.consume.time_bounds import APPEND, CREATE, TimeBounds, WindowBy
 from ..clock import SystemClock
 from ..protocol.api.log.describe_removals import DescribedRemoval
+from ..protocol.api.log.list_offsets import EARLIEST, LATEST
+from ..protocol.errors import UnsupportedForMessageFormat
 from ..protocol.window_topics import WindowName, parse_window_name
 from ..times import format_time
 from ..values import value_class
-from .broker_requests import ask
+from .broker_requests import ask, partitions_of
 from .consume.reading import WindowedBy, exact_window
 from .consume.selection import note_untimed
 from .consume.timing import broker_clock, note_future
@@ -150,8 +152,12 @@ def export(given: ExportArguments) -> None:
     )
     written = messages = untimed = 0
     missing: list[Incompleteness] = []
-    for file in files:
+    passed = _Passed(given.server, topic, given.partition)
+    for number, file in enumerate(files):
         reader = _opened(file, read)
+        if given.server.kafka and every is not None:
+            following = next(iter(files[number + 1 :]), None)
+            passed.look(file.window, None if following is None else following.window)
         metadata = reader.schema.metadata or {}
         missing += _missing(given.server, topic, file.window, metadata)
         untimed = max(untimed, int(metadata.get(UNTIMED_KEY, 0)))
@@ -161,6 +167,7 @@ def export(given: ExportArguments) -> None:
             written, messages = written + 1, messages + count
     for part in joined_by_topic(missing):
         part.tell()
+    passed.tell()
     note_untimed(untimed)
     if every is not None:
         note(f"{messages:,} {plural(messages, 'message')} in {written:,} {plural(written, 'file')}")
@@ -282,6 +289,51 @@ def _missing(
         None if complete_from_ms is None else int(complete_from_ms),
         removed,
     )
+
+
+class _Passed:
+    """Finds what a Kafka cluster deleted between two files: it tells only where its logs begin."""
+
+    def __init__(self, server: Servers, topic: str, partition: int | None) -> None:
+        self._server = server
+        self._topic = topic
+        self._partition = partition
+        self._later: dict[int, int] = {}
+        """By partition the first offset that can have a message of the next file, or of one after
+        it."""
+        self._lost: dict[int, tuple[int, int, int]] = {}
+        """By partition what was deleted before it was reached: the first offset, the offset after
+        the last one, and the first time that it may have had."""
+
+    def look(self, window: TimeBounds, following: TimeBounds | None) -> None:
+        """Look what was deleted before the file of `window`, of which reading has begun, and where
+        the messages of the `following` one begin."""
+        client = partial(Admin, check_units=False)
+        ask(client, self._server, lambda admin: self._look(admin, window, following))
+
+    async def _look(self, admin: Admin, window: TimeBounds, following: TimeBounds | None) -> None:
+        from_ms = window.from_ms or 0
+        next_ms = from_ms if following is None else following.from_ms or 0
+        for partition in await partitions_of(admin, self._topic, self._partition):
+            # In this order: what is deleted in between is found now or at the next file.
+            targets = (LATEST, next_ms, EARLIEST)
+            try:
+                end, later, start = await admin.list_offsets(self._topic, partition, targets)
+            except UnsupportedForMessageFormat:
+                continue  # Its new messages have no times, and so are in no window.
+            begin, first = start.offset or 0, self._later.get(partition)
+            if first is not None and begin > first:
+                known = self._lost.get(partition, (first, begin, from_ms))
+                self._lost[partition] = known[0], begin, known[2]
+            self._later[partition] = (end.offset or 0) if later.offset is None else later.offset
+
+    def tell(self) -> None:
+        """Say it on standard error."""
+        for partition, (first, end, from_ms) in sorted(self._lost.items()):
+            note(
+                f"{self._topic}-{partition}: offsets {first} to {end - 1} were deleted before they "
+                f"were reached; from {format_time(from_ms)} on, messages may be missing"
+            )
 
 
 @contextmanager

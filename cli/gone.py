@@ -93,6 +93,8 @@ async def _describe(admin: Admin, topic: str, partition: int | None) -> Describe
 def may_have(removal: DescribedRemoval, at_ms: int) -> bool:
     """Whether removed messages may have had a time. An unknown largest time is no limit, and the
     time of the first message is none: later messages may have earlier times."""
+    if removal.messages == 0:
+        return False
     return removal.largest_timestamp_ms < 0 or at_ms <= removal.largest_timestamp_ms
 
 

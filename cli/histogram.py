@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, timedelta, tzinfo
 from typing import Annotated, Final
@@ -94,7 +95,8 @@ def histogram(
         None if partition is None else [partition],
         by,
     )
-    found = asyncio.run(counting.count(first, end, parse_every(every)))
+    counts = asyncio.run(counting.count(first, end, parse_every(every)))
+    found = joined(counts)
     if as_json:
         emit(_as_json(interval) for interval in found.intervals)
     else:
@@ -103,7 +105,7 @@ def histogram(
     for part in incompleteness(server, topic, from_ms, found.complete_from_ms, found.removed):
         part.tell()
     if not as_json:
-        note(_summary(found))
+        note(_summary(found, len(counts)))
 
 
 def _ends(start: str, until: str | None, any_unit: bool) -> tuple[Position, Position]:
@@ -142,8 +144,9 @@ class _Counting:
     partitions: list[int] | None
     by: WindowedBy
 
-    async def count(self, first: Position, last: Position, every: timedelta) -> TimeCounts:
-        """Count in intervals that begin at whole units of `every`. Raises WrongUsage."""
+    async def count(self, first: Position, last: Position, every: timedelta) -> list[TimeCounts]:
+        """Count in intervals that begin at whole units of `every`. If the first interval is
+        shorter, it has a count of its own. Raises WrongUsage."""
         if isinstance(first, AtTime) and isinstance(last, AtTime):
             self._check(first.timestamp_ms, last.timestamp_ms, every)
         async with Admin(self.server, check_units=False, read_from=self.read_from) as admin:
@@ -155,11 +158,11 @@ class _Counting:
                 note_future([TimeBounds(from_ms, until_ms, self.by.value)], clock.now_ms())
             begin_ms = min(next_whole(from_ms, every, time_zone()), until_ms)
             if begin_ms == from_ms:
-                return await self._count(admin, from_ms, until_ms, every)
+                return [await self._count(admin, from_ms, until_ms, every)]
             head = await self._count(admin, from_ms, begin_ms, None)
             if begin_ms == until_ms:
-                return head
-            return joined(head, await self._count(admin, begin_ms, until_ms, every))
+                return [head]
+            return [head, await self._count(admin, begin_ms, until_ms, every)]
 
     async def _times(self, admin: Admin, first: Position, last: Position) -> tuple[int, int]:
         """Return the window's times. The first and the last message are found by a count."""
@@ -210,17 +213,18 @@ def _offset_ms(at_ms: int, zone: tzinfo | None) -> int:
     return (there.utcoffset() or timedelta()) // timedelta(milliseconds=1)
 
 
-def joined(head: TimeCounts, rest: TimeCounts) -> TimeCounts:
-    """Return the counts of two windows, the second of which begins where the first ends."""
-    firsts = [time for time in (head.first_ms, rest.first_ms) if time is not None]
-    lasts = [time for time in (head.last_ms, rest.last_ms) if time is not None]
+def joined(counts: Sequence[TimeCounts]) -> TimeCounts:
+    """Return the counts of windows that follow one another. Each count goes through the whole log,
+    and may read the same bytes as another one."""
+    firsts = [each.first_ms for each in counts if each.first_ms is not None]
+    lasts = [each.last_ms for each in counts if each.last_ms is not None]
     return replace(
-        rest,
-        intervals=head.intervals + rest.intervals,
+        counts[-1],
+        intervals=tuple(interval for each in counts for interval in each.intervals),
         first_ms=min(firsts, default=None),
         last_ms=max(lasts, default=None),
-        read_bytes=head.read_bytes + rest.read_bytes,
-        removed=head.removed,
+        read_bytes=sum(each.read_bytes for each in counts),
+        removed=counts[0].removed,
     )
 
 
@@ -255,11 +259,14 @@ def _bar(count: int, largest: int, width: int) -> str:
     return "█" * whole + (_EIGHTHS[rest] if rest else "")
 
 
-def _summary(found: TimeCounts) -> str:
+def _summary(found: TimeCounts, counts: int) -> str:
     parts = [f"{found.messages:,} {plural(found.messages, 'message')}"]
     if found.first_ms is not None:
         parts[0] += f" from {shown_time(found.first_ms)} to {shown_time(found.last_ms)}"
     if found.untimed:
         parts.append(f"{found.untimed:,} more without a time")
-    parts.append(f"{shown_size(found.read_bytes)} of {shown_size(found.log_bytes)} read")
+    read, log = shown_size(found.read_bytes), shown_size(found.log_bytes)
+    parts.append(
+        f"{read} of {log} read" if counts == 1 else f"{read} read in {counts} counts of {log}"
+    )
     return "; ".join(parts)

@@ -12,10 +12,11 @@ from typing import Any, Final, Protocol
 from ..protocol.api.broker.api_versions import API_VERSIONS
 from ..protocol.api.encodings import Encoding
 from ..protocol.api.framing import Frame
+from ..protocol.api.groups.offset_fetch import OFFSET_FETCH
 from ..protocol.api.log.list_offsets import LIST_OFFSETS
 from ..protocol.api.log.produce import PRODUCE
 from ..protocol.api.native.frames import Request, RequestHead
-from ..protocol.api.pieces import Pieces, hash_texts, weigher
+from ..protocol.api.pieces import Pieces, emptied, hash_texts, weigher
 from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api, ServedBy, kind
 from ..protocol.api.writing import AnswersEncoder, Written
@@ -25,7 +26,7 @@ from .handlers import HANDLERS_OF_MANY, MOST_AT_A_TIME
 from .handlers.api_versions import unknown_version
 from .handlers.base import Services
 from .handlers.produce import handle_in_bulk
-from .network.endpoint import Caller, Frames, Source
+from .network.endpoint import Admit, Caller, Frames, Source
 from .network.ready_connections import BULK_BYTES
 from .network.sending import Answer, AnswerInParts
 from .outcomes import (
@@ -35,6 +36,7 @@ from .outcomes import (
     error_name,
     fault_finder,
     first_error,
+    first_error_in_pieces,
 )
 from .quotas.meter import Charge, Meter
 from .requests import Call, Handler, HandlerOfMany, PendingAnswer
@@ -62,9 +64,6 @@ _ready_of: Final[Callable[[PendingAnswer], object]] = attrgetter("ready")
 _alone_of: Final[Callable[[PendingAnswer], bool]] = attrgetter("alone")
 _may_hurry_of: Final[Callable[[PendingAnswer], bool]] = attrgetter("may_hurry")
 _held_bytes_of: Final[Callable[[PendingAnswer], int]] = attrgetter("held_bytes")
-
-Admit = Callable[[int], bool]
-"""Whether there is room for the work on a request; the argument is its memory in bytes."""
 
 READ_FIRST_BYTES: Final = 4 * 1024
 """Frames of up to this many bytes are decoded before the check for room: the decoded request shows
@@ -292,7 +291,7 @@ class Dispatcher:
         more_bytes = work_bytes - exchange.work_bytes
         if more_bytes <= 0:
             return
-        if admit is not None and not admit(more_bytes):
+        if admit is not None and not admit(more_bytes, begun=True):
             raise PolicyViolation(
                 f"the answer to this request would take {work_bytes} bytes, for which there is no "
                 "room now (max.buffered.bytes); ask for less at a time"
@@ -559,24 +558,41 @@ class Dispatcher:
             pending.may_hurry,
             pending.alone,
             pending.held_bytes,
-            work_bytes=0 if pending.may_hurry else work_bytes,
+            work_bytes=work_bytes,
             is_large=work_bytes > LARGE_BYTES,
+            is_waiting=pending.is_waiting,
         )
 
     def _written_later(self, exchange: _Exchange, response: Any) -> PendingAnswer:
         """Return a pending answer, which is encoded in turns with other requests."""
-        head = exchange.head
-        pieces = self._encoding.answer_in_pieces(
-            exchange.api, head.version, head.correlation_id, response
-        )
-        return self._in_turns(exchange, pieces, first_error(response))
+        return self._in_turns(exchange, self._answer_in_pieces(exchange, response))
 
-    def _in_turns(self, exchange: _Exchange, pieces: Pieces[Written], code: int) -> PendingAnswer:
+    def _answer_in_pieces(self, exchange: _Exchange, response: Any) -> Pieces[tuple[Written, int]]:
+        api, head = exchange.api, exchange.head
+        code = yield from first_error_in_pieces(response)
+        written = yield from self._encoding.answer_in_pieces(
+            api, head.version, head.correlation_id, response
+        )
+        if api is OFFSET_FETCH:
+            # Its lists were made for this answer, and may have a million items.
+            yield from emptied(response)
+        return written, code
+
+    def _refusal_in_pieces(
+        self, exchange: _Exchange, request: Any, code: int, message: str
+    ) -> Pieces[tuple[Written, int]]:
+        written = yield from self._encoding.refuse_in_pieces(
+            exchange.head, exchange.api, request, code, message
+        )
+        return written, code
+
+    def _in_turns(self, exchange: _Exchange, pieces: Pieces[tuple[Written, int]]) -> PendingAnswer:
+        """Return a pending answer from the pieces of its frame and error code."""
         work = self._services.work
         task = work.start_pieces(pieces, work.turns())
 
         def make() -> Answer:
-            written = task.result()
+            written, code = task.result()
             self._count(exchange, code)
             return written if isinstance(written, bytes) else AnswerInParts(written)
 
@@ -604,11 +620,9 @@ class Dispatcher:
             if exchange.charge is not None:
                 _charged(exchange, None)
             if exchange.request is not None and _is_large(exchange.request):
-                pieces = self._encoding.refuse_in_pieces(
-                    exchange.head, exchange.api, exchange.request, code, message
-                )
+                pieces = self._refusal_in_pieces(exchange, exchange.request, code, message)
                 exchange.request = None
-                return self._in_turns(exchange, pieces, code)
+                return self._in_turns(exchange, pieces)
             self._count(exchange, code)
             return self._encoding.encode_refusal(
                 exchange.head, exchange.api, exchange.request, code, message

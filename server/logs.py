@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from ..config.broker import BrokerSettings
-from ..protocol.errors import HorologError, UnknownTopicOrPartition
+from ..protocol.errors import HorologError, InvalidTopic, UnknownTopicOrPartition
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.topics import TopicEntry
 from ..storage.log.log import Log
@@ -69,6 +69,16 @@ class Logs:
         if log.on_advance is None:
             log.on_advance = self._moved
         return log
+
+    def find_stored(self, topic: str, partition: int) -> Log:
+        """As `find`, for a client that may read windows. A name becomes that of a window when its
+        base is created: a client that named it before has to ask again."""
+        try:
+            return self.find(topic, partition)
+        except InvalidTopic as error:
+            raise UnknownTopicOrPartition(
+                f"topic {topic!r} did not exist; now it is a window: ask again"
+            ) from error
 
     def find_or_create(self, target: Partition) -> Log:
         """As `find`, but create a topic that does not exist, if the settings allow it.

@@ -7,7 +7,7 @@ code moves the high watermark.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol, TypeVar
@@ -185,7 +185,11 @@ class MetadataStore:
         self._stuck = False
         """Whether a change of a topic could not be applied, perhaps because the disk is full."""
         self.positions = PositionChanges(
-            self.metadata, work, self._check_commits, self._append_positions
+            self.metadata,
+            work,
+            self._check_commits,
+            lambda data: self._append_encoded(data).done,
+            partial(self._within, POSITION_SECONDS),
         )
         self.topics = TopicProposals(
             directory.changes, directory.reserve, self._propose, self._check_topic
@@ -412,11 +416,11 @@ class MetadataStore:
             waiting.fail(error)
         self._answer_waiting()
 
-    async def _within(self, seconds: float, waiting: Waiting) -> None:
+    async def _within(self, seconds: float, done: asyncio.Future[None]) -> None:
         # The wait for a slow disk has no limit; the wait for other brokers has one.
         limit = None if self.leadership.alone else seconds
         try:
-            await asyncio.wait_for(asyncio.shield(waiting.done), limit)
+            await asyncio.wait_for(asyncio.shield(done), limit)
         except TimeoutError as late:
             raise RequestTimedOut(
                 f"the brokers in sync did not all have it within {seconds:g} s; it may still come "
@@ -495,7 +499,7 @@ class MetadataStore:
             self._waiting.append(waiting)
             self._commits.request(self._sync)
             try:
-                await self._within(TOPIC_SECONDS, waiting)
+                await self._within(TOPIC_SECONDS, waiting.done)
             except CodedError:
                 self._changes_to = min(self._changes_to, self.metadata.log.log_end_offset)
 
@@ -509,7 +513,7 @@ class MetadataStore:
             return
         self._changes_to = proposal.offset + 1
         try:
-            await self._within(TOPIC_SECONDS, waiting)
+            await self._within(TOPIC_SECONDS, waiting.done)
             proposal.applied = True
         except CodedError as error:
             proposal.failure = error
@@ -531,7 +535,7 @@ class MetadataStore:
             waits = [self._append(record) for record in records]
             if waits:
                 self._changes_to = waits[-1].offset + 1
-                await self._within(TOPIC_SECONDS, waits[-1])
+                await self._within(TOPIC_SECONDS, waits[-1].done)
             return outcome
 
     # Journal
@@ -548,13 +552,7 @@ class MetadataStore:
             record = MessagesRemoved(removals[first : first + MAX_TOPIC_REMOVALS])
             # A full disk must not keep retention from recording what it removes.
             waiting = self._reserve.retrying(partial(self._append, record))
-            await self._within(POSITION_SECONDS, waiting)
-
-    # Positions
-
-    def _append_positions(self, data: bytes) -> Awaitable[None]:
-        """Append an encoded record about positions; returns the wait until it is applied."""
-        return self._within(POSITION_SECONDS, self._append_encoded(data))
+            await self._within(POSITION_SECONDS, waiting.done)
 
     async def trimmed(self, logs: Sequence[Log]) -> Mapping[Log, Exception]:
         """Wait until all in-sync replicas have the new log starts of `logs`, which are on stable

@@ -6,6 +6,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any
 
+from ..protocol.api.pieces import Pieces
 from ..protocol.api.schema import Array, all_fields
 from ..protocol.api.writing import Source
 from ..protocol.errors import ERRORS, NO_ERROR, CodedError, StorageError, UnknownServerError
@@ -76,6 +77,23 @@ def error_finder(struct: type) -> Callable[[Any], int]:
     return find
 
 
+def first_error_in_pieces(body: Any) -> Pieces[int]:
+    """As `first_error`, for a response with many items, in pieces."""
+    struct: type = type(body)
+    pieces: Pieces[int] = _error_finder_in_pieces(struct)(body)
+    return pieces
+
+
+@cache
+def _error_finder_in_pieces(struct: type) -> Callable[[Any], Pieces[int]]:
+    source = Source("def find(body):", {})
+    _add_search(source, struct, "body", pieces=True)
+    source.add("yield")  # It is a generator in any case.
+    source.add(f"return {NO_ERROR}")
+    find: Callable[[Any], Pieces[int]] = source.function(f"errors of {struct.__name__}")
+    return find
+
+
 @cache
 def fault_finder(struct: type) -> Callable[[Sequence[Any]], bool]:
     """Return a function that says whether any of several responses of one message class has an
@@ -106,8 +124,9 @@ def _paths_to_errors(struct: type) -> Iterator[tuple[str, ...]]:
                 yield spec.name, *arrays
 
 
-def _add_search(source: Source, struct: type, value: str) -> None:
-    """Add code that returns the first error code of `value`, or of an item in its arrays."""
+def _add_search(source: Source, struct: type, value: str, *, pieces: bool = False) -> None:
+    """Add code that returns the first error code of `value`, or of an item in its arrays. With
+    `pieces` it yields after each item that has items itself."""
     if any(spec.name == "error_code" for spec in all_fields(struct)):
         source.add(f"if {value}.error_code: return {value}.error_code")
     for spec in all_fields(struct):
@@ -117,7 +136,9 @@ def _add_search(source: Source, struct: type, value: str) -> None:
                 item = f"{value}_{spec.name}"
                 source.add(f"for {item} in {value}.{spec.name}:")
                 source.indent()
-                _add_search(source, inner, item)
+                _add_search(source, inner, item, pieces=pieces)
+                if pieces and any(isinstance(each.type, Array) for each in all_fields(inner)):
+                    source.add("yield")
                 source.dedent()
 
 

@@ -68,7 +68,8 @@ class Wait:
 
     def wake(self) -> None:
         """Call the callbacks."""
-        for callback in self._callbacks:
+        callbacks, self._callbacks = self._callbacks, []  # They may refer to this wait.
+        for callback in callbacks:
             callback(self)
 
     def __await__(self) -> Generator[Any, None, None]:

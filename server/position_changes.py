@@ -40,14 +40,17 @@ class PositionChanges:
         metadata: MetadataLog,
         work: Work,
         check: Callable[[], None],
-        append: Callable[[bytes], Awaitable[None]],
+        append: Callable[[bytes], asyncio.Future[None]],
+        wait: Callable[[asyncio.Future[None]], Awaitable[None]],
     ) -> None:
         """`check` raises a `CodedError` if this broker may not change positions now. `append`
-        appends an encoded record, and returns the wait until it is applied."""
+        appends an encoded record; the future is done once it is applied. `wait` waits for that
+        future as long as a client waits for a commit."""
         self._metadata = metadata
         self._work = work
         self._check = check
         self._append = append
+        self._wait = wait
         self._pending: tuple[int, int] = (0, 0)
         """The number and the bytes of new positions in commits that are not applied yet."""
         self._committing: dict[str, int] = {}
@@ -71,6 +74,14 @@ class PositionChanges:
         if not positions:
             return
         more = more_bytes = 0
+        applied: asyncio.Future[None] | None = None
+
+        def end(_: object = None) -> None:
+            self._pending = (self._pending[0] - more, self._pending[1] - more_bytes)
+            self._committing[group] -= 1
+            if not self._committing[group]:
+                del self._committing[group]
+
         self._committing[group] = self._committing.get(group, 0) + 1
         try:
             async with self._turn:
@@ -81,13 +92,12 @@ class PositionChanges:
                 self._pending = (self._pending[0] + more, self._pending[1] + more_bytes)
                 await turns.give_way()
                 applied = await self._append_in_turns(record, turns)
-            with _as_coordinator():
-                await applied
         finally:
-            self._pending = (self._pending[0] - more, self._pending[1] - more_bytes)
-            self._committing[group] -= 1
-            if not self._committing[group]:
-                del self._committing[group]
+            if applied is None:
+                end()
+            else:  # The record is applied although the client may be gone by then.
+                applied.add_done_callback(end)
+        await self._applied(applied)
 
     def _commit_record(
         self, group: str, positions: Sequence[StoredPosition]
@@ -111,13 +121,16 @@ class PositionChanges:
             group, positions, pending=count, pending_bytes=size_bytes
         )
 
-    async def _append_in_turns(self, record: MetadataRecord, turns: Turns) -> Awaitable[None]:
-        """Append a record, encoded in turns with other requests. Returns the wait until it is
-        applied. The caller holds `_turn`."""
+    async def _append_in_turns(self, record: MetadataRecord, turns: Turns) -> asyncio.Future[None]:
+        """Append a record, encoded in turns with other requests. The caller holds `_turn`."""
         data = await self._work.finish(encode_checked(record), turns)
         self._check()  # Another broker may lead now.
         with _as_coordinator():
             return self._append(data)
+
+    async def _applied(self, applied: asyncio.Future[None]) -> None:
+        with _as_coordinator():
+            await self._wait(applied)
 
     def forget(self, group: str) -> asyncio.Future[None]:
         """Drop all positions of `group`. Raises `StorageError`."""
@@ -130,8 +143,7 @@ class PositionChanges:
             if not self._metadata.positions.has(group) and group not in self._committing:
                 return
             applied = await self._append_in_turns(PositionsForgotten(group), self._work.turns())
-        with _as_coordinator():
-            await applied
+        await self._applied(applied)
 
     def forget_some(
         self, group: str, partitions: Sequence[tuple[str, int]]
@@ -147,8 +159,7 @@ class PositionChanges:
             if not record.partitions:
                 return
             applied = await self._append_in_turns(record, turns)
-        with _as_coordinator():
-            await applied
+        await self._applied(applied)
 
     def _forget_record(
         self, group: str, partitions: Sequence[tuple[str, int]]
@@ -178,8 +189,7 @@ class PositionChanges:
         async with self._turn:
             self._check()
             applied = await self._append_in_turns(PositionsUsed(group, at_ms), self._work.turns())
-        with _as_coordinator():
-            await applied
+        await self._applied(applied)
 
     def expire(self, group: str, retention_ms: int, now_ms: int) -> asyncio.Future[int]:
         """Drop the positions of `group` if they have expired and no commit of the group is on its
@@ -194,8 +204,7 @@ class PositionChanges:
                 return 0
             count = self._metadata.positions.count_of(group)
             applied = await self._append_in_turns(PositionsForgotten(group), self._work.turns())
-        with _as_coordinator():
-            await applied
+        await self._applied(applied)
         return count
 
 

@@ -60,12 +60,14 @@ class PendingAnswer(msgspec.Struct, eq=False):
     requests: int = 1
     """How many requests this answers."""
     work_bytes: int = 0
-    """Memory that the request and its answer take while the request is handled. 0 for a request
-    that only waits: its memory is counted where it waits."""
+    """Memory that the request and its answer take while the request is handled."""
     is_large: bool = False
     """Whether this counts towards the limit `MOST_LARGE` of a connection."""
     is_finished: bool = False
     """Whether the work is done, and the answer can be made when its turn has come."""
+    is_waiting: bool = False
+    """Whether the request only waits until `ready` is done. Until then its memory is counted where
+    it waits, and does not count as that of work."""
 
 
 def then(outcome: Any, change: Callable[[Any], Any]) -> Any:
@@ -79,6 +81,7 @@ def then(outcome: Any, change: Callable[[Any], Any]) -> Any:
         outcome.alone,
         outcome.held_bytes,
         outcome.turns,
+        is_waiting=outcome.is_waiting,
     )
 
 

@@ -4,7 +4,7 @@
                 and the most items that a frame of a size can have
     answer      the answer to each item of the request, and notes about the item meanwhile
     announced   what else an answer has, from the broker's state: the intervals of a count, the
-                partitions of all topics, the members of a group
+                partitions of all topics, the members of a group; the searches of windows
 
 Record sets of produce and fetch are not included. Record sets of a produce are views of its frame,
 and are appended at once. Messages of a fetch are read when its answer is to be sent, or sent from
@@ -29,6 +29,7 @@ from ..protocol.api.log.describe_log import DESCRIBE_LOG
 from ..protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS
 from ..protocol.api.log.describe_producers import DESCRIBE_PRODUCERS
 from ..protocol.api.log.describe_removals import DESCRIBE_REMOVALS
+from ..protocol.api.log.fetch import FETCH
 from ..protocol.api.log.list_offsets import LIST_OFFSETS
 from ..protocol.api.log.produce import PRODUCE
 from ..protocol.api.schema import (
@@ -91,6 +92,9 @@ _SENTENCE_BYTES: Final = 250
 
 _NOTED_BYTES: Final = 200
 """Size of what a handler notes about an item while it answers the request."""
+
+_SEARCHED_BYTES: Final = 800
+"""Size of the search of a partition of a window, beyond what any partition of a fetch takes."""
 
 _INTERVAL_BYTES: Final = 64
 """Size of an interval of a count: in an array, as a number in a list, and encoded."""
@@ -361,6 +365,16 @@ def _window_partitions(topics: Mapping[str, TopicEntry], name: str) -> int:
     return most
 
 
+def _searched_windows(services: Services, request: Any, version: int) -> int:
+    """The names are not parsed: some may be no windows."""
+    stored = services.directory.topics()
+    return _SEARCHED_BYTES * sum(
+        len(topic.partitions)
+        for topic in request.topics
+        if may_name_window(topic.name) and topic.name not in stored
+    )
+
+
 def _metadata(services: Services, request: Any, version: int) -> int:
     names = None
     if request.topics or (version > 0 and request.topics is not None):
@@ -476,6 +490,7 @@ def _described_quotas(services: Services, request: Any, version: int) -> int:
 ANNOUNCED: Final[Mapping[int, Announced]] = MappingProxyType(
     {
         COUNT_BY_TIME.key: _count,
+        FETCH.key: _searched_windows,
         METADATA.key: _metadata,
         DESCRIBE_LOG_DIRS.key: _log_dirs,
         DESCRIBE_LOG.key: _described_logs,
@@ -493,4 +508,4 @@ ANNOUNCED: Final[Mapping[int, Announced]] = MappingProxyType(
         DESCRIBE_CLIENT_QUOTAS.key: _described_quotas,
     }
 )
-"""By API key, how many bytes an answer has beyond one item for each item of its request."""
+"""By API key, how many bytes a request takes with its answer beyond its items."""

@@ -298,6 +298,9 @@ def _resumed(begun: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, Any,
         except StopIteration as stop:
             found: T = stop.value
             return found
+        finally:
+            # What it threw refers to this frame, which would stay until garbage is collected.
+            del step
 
 
 async def searched(work: Work, turns: Turns, search: Search[T]) -> T:

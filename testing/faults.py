@@ -480,7 +480,7 @@ def _delay(seconds: float, request: _InterceptedRequest) -> PendingAnswer:
         return outcome
 
     alone = isinstance(outcome, PendingAnswer) and outcome.alone
-    return PendingAnswer(ready, make, may_hurry=True, alone=alone)
+    return PendingAnswer(ready, make, may_hurry=True, alone=alone, is_waiting=True)
 
 
 def _drop(request: _InterceptedRequest) -> Any:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from operator import add
 from typing import Final
@@ -102,9 +102,10 @@ class _CountSum:
     untimed: int = 0
     read_bytes: int = 0
     log_bytes: int = 0
-    complete_from_ms: int | None = 0
+    times_ms: dict[int, int | None] = field(default_factory=dict)
+    """By partition the time from which on it is complete; None if that is not known."""
 
-    def add(self, answer: CountByTimeResponse) -> None:
+    def add(self, partition: int, answer: CountByTimeResponse) -> None:
         """Add the counts of one response."""
         if len(answer.counts) != len(self.counts):
             raise ProtocolError(
@@ -118,7 +119,7 @@ class _CountSum:
         self.read_bytes += answer.read_bytes
         self.log_bytes += answer.log_bytes
         known_ms = None if answer.complete_from_ms < 0 else answer.complete_from_ms
-        self.complete_from_ms = complete_from((self.complete_from_ms, known_ms))
+        self.times_ms[partition] = complete_from((self.times_ms.get(partition, 0), known_ms))
 
     def see(self, first_ms: int, last_ms: int) -> None:
         """Extend the range of counted times by these two."""
@@ -146,12 +147,12 @@ async def count_by_time(
                 *(intervals.every_ms, intervals.by),
             )
             async for answer in answers:
-                total.add(answer)
+                total.add(partition, answer)
     except UnsupportedVersion:
-        total = _CountSum([0] * len(intervals), complete_from_ms=None)
+        total = _CountSum([0] * len(intervals), times_ms=dict.fromkeys(numbers))
         await _read(cluster, topic, numbers, intervals, total)
     removed = await removed_since(
-        *(cluster, topic, numbers, intervals.from_ms, total.complete_from_ms),
+        *(cluster, topic, total.times_ms, intervals.from_ms),
         by_append=intervals.by == APPEND,
     )
     return TimeCounts(
@@ -164,7 +165,7 @@ async def count_by_time(
         total.untimed,
         total.read_bytes,
         total.log_bytes,
-        total.complete_from_ms,
+        complete_from(total.times_ms.values()),
         removed,
     )
 

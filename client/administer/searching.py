@@ -98,7 +98,7 @@ async def find_offset(
     end, found, with_time = await offsets_at(cluster, topic, partition, targets, by=by)
     complete_from_ms = found.complete_from_ms
     removed = await removed_since(
-        *(cluster, topic, (partition,), target_ms, complete_from_ms), by_append=by == BY_APPEND
+        *(cluster, topic, {partition: complete_from_ms}, target_ms), by_append=by == BY_APPEND
     )
     if found.offset is not None and found.timestamp_ms is not None:
         return Found(found.offset, found.timestamp_ms, complete_from_ms, removed)

@@ -139,8 +139,9 @@ class WindowRequests:
         """Return what left the partitions of a topic and may have been in a window."""
         ask = partial(
             removed_since,
-            *(self.cluster, places[0].topic, [place.partition for place in places], from_ms),
-            complete_from(place.complete_from_ms for place in places),
+            *(self.cluster, places[0].topic),
+            {place.partition: place.complete_from_ms for place in places},
+            from_ms,
             by_append=self.by == BY_APPEND,
         )
         return await self.ask(ask)

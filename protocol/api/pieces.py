@@ -41,6 +41,22 @@ def finish(pieces: Pieces[T]) -> T:
             return found
 
 
+def emptied(message: Any) -> Pieces[None]:
+    """Empty the arrays of a message, in pieces: freeing a million items at once takes 50 ms.
+    Nothing else may use its lists."""
+    for spec in all_fields(type(message)):
+        if not isinstance(spec.type, Array):
+            continue
+        items = getattr(message, spec.name) or []
+        nested = isinstance(spec.type.of, type) and has_arrays(spec.type.of)
+        while items:
+            if nested:
+                yield from emptied(items.pop())
+            else:
+                del items[-MAX_PIECE_VALUES:]
+            yield
+
+
 def hash_texts(message: Any) -> Pieces[None]:
     """Compute the hash of each text in a message, in pieces.
 

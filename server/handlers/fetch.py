@@ -187,9 +187,8 @@ def _when_enough(reading: "_Reading") -> Pieces[FetchResponse | PendingAnswer]:
                 ready = services.fetches.park(
                     waiting.partitions(), waiting.check_one, wait_ms, named_partitions=named
                 )
-                return PendingAnswer(
-                    ready, partial(_read, services, request, version), may_hurry=True
-                )
+                read = partial(_read, services, request, version)
+                return PendingAnswer(ready, read, may_hurry=True, is_waiting=True)
             services.figures.parked_refused += 1
     if version < FIRST_VERSION_WITH_V1:
         # Messages to convert are read when the answer's turn has come: otherwise each of a hundred
@@ -353,7 +352,7 @@ class _Reading(msgspec.Struct):
     ) -> None:
         request, offset = self.request, wanted.fetch_offset
         check_epoch(self.services, wanted.current_leader_epoch)
-        log = self.services.logs.find(topic, wanted.partition)
+        log = self.services.logs.find_stored(topic, wanted.partition)
         limit_bytes = max(min(wanted.partition_max_bytes, self.budget_bytes), 0)
         whole_messages = self.version >= FIRST_VERSION_WITH_MAX_BYTES
         committed = request.isolation_level == READ_COMMITTED

@@ -127,7 +127,7 @@ def join(services: Services, request: JoinGroupRequest, call: Call) -> PendingAn
             ],
         )
 
-    return PendingAnswer(answer, make, may_hurry=True)
+    return PendingAnswer(answer, make, may_hurry=True, is_waiting=True)
 
 
 @handles(SYNC_GROUP)
@@ -147,7 +147,7 @@ def sync(services: Services, request: SyncGroupRequest, call: Call) -> PendingAn
         assert isinstance(synced, Synced)
         return SyncGroupResponse(assignment=synced.assignment)
 
-    return PendingAnswer(answer, make, may_hurry=True)
+    return PendingAnswer(answer, make, may_hurry=True, is_waiting=True)
 
 
 def _outcome(answer: Answer) -> IdGiven | Joined | Synced:

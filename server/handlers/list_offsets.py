@@ -152,7 +152,7 @@ class _Listing:
             if wanted.by:
                 _check_by(wanted, self._version)
             check_epoch(self._services, wanted.current_leader_epoch)
-            log = self._services.logs.find(topic, wanted.partition)
+            log = self._services.logs.find_stored(topic, wanted.partition)
             if not log.segment_list.prepared and wanted.timestamp not in (LATEST, EARLIEST):
                 yield log
                 log = self._services.logs.find(topic, wanted.partition)

@@ -8,6 +8,8 @@ one ended.
 """
 
 import asyncio
+from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Final
 
 from ...protocol.api.log.fetch import (
@@ -24,9 +26,7 @@ from ...protocol.records.layout import BATCH_MAGIC
 from ...protocol.window_topics import WindowName, find_window
 from ...storage.files import Buffer
 from ...storage.log.log import Log
-from ...storage.read.window_sets import WindowUnion, watch_appends
 from ...storage.segment.segment import FarAway
-from ...times import INT64_MAX
 from ..conversions import Limits
 from ..network.file_sending import MAX_FILE_RANGES
 from ..parking import Partition, Wait
@@ -36,7 +36,14 @@ from ..window_topics import log_window, split_windows
 from .base import Services
 from .epochs import check_epoch
 from .fetch_windows import partitions_of
-from .window_reads import WindowRead, known_latest, latest_offset, prepare
+from .window_reads import (
+    AwaitedPartition,
+    WindowPart,
+    WindowRead,
+    known_latest,
+    latest_offset,
+    prepare,
+)
 
 CHOSEN_BYTES: Final = 1 << 20
 """The most bytes of selected messages in one answer, or one record set: they are held in memory
@@ -91,18 +98,7 @@ def fetch(
 
     def begin() -> FetchResponse | PendingAnswer:
         fetching = _WindowFetch(services, memory, request, version, others, newest_magic)
-        task = services.work.start_now(fetching.answer())
-        if task.done():
-            return task.result()
-        fetching.turns.begin()
-
-        def make() -> FetchResponse | PendingAnswer:
-            if task.done():
-                return task.result()
-            fetching.hurry()
-            return PendingAnswer(task, task.result, turns=fetching.turns)
-
-        return PendingAnswer(_HurriedTask(task), make, may_hurry=True, turns=fetching.turns)
+        return fetching.run(fetching.answer())
 
     return PendingAnswer(services.work.nothing(), begin)
 
@@ -197,111 +193,32 @@ def _fill(result: FetchPartitionResult, read: WindowRead, latest: int | None) ->
     result.records = read.records  # type: ignore[assignment] # what the encoder takes for them
 
 
-class _HurriedTask(Wait):
-    """Over when a task is, or earlier, when the client waits for nothing but its answers."""
+class _SearchWait(Wait):
+    """Over when a search is, or earlier, when the client waits for nothing but its answers."""
 
     __slots__ = ("_task",)
 
-    def __init__(self, task: asyncio.Future[FetchResponse]) -> None:
+    def __init__(self, task: asyncio.Future[Any]) -> None:
         super().__init__()
         self._task = task
         task.add_done_callback(lambda _: self.set_result(None))
 
     def cancel(self) -> None:
-        self._task.cancel()
+        task = self._task
+        if not task.cancel() and not task.cancelled() and task.exception() is None:
+            found = task.result()
+            if isinstance(found, Wait):
+                found.cancel()
         super().cancel()
-
-
-class _WindowPart:
-    """A partition of a window topic in a fetch."""
-
-    __slots__ = ("error", "key", "number", "read", "topic", "wanted", "window")
-
-    def __init__(self, topic: str, window: WindowName, wanted: FetchPartition, number: int) -> None:
-        self.topic = topic
-        self.key: Partition = (window.base, wanted.partition)
-        self.window = log_window(window)
-        self.wanted = wanted
-        self.number = number
-        """Which one of the fetch it is."""
-        self.read: WindowRead | None = None
-        self.error: Exception | None = None
-
-
-class _AwaitedPartition:
-    """What a fetch waits for in a partition of a base: any message of the windows that it names, or
-    an offset above the end. A check takes about as long for ten thousand windows as for one."""
-
-    __slots__ = (
-        "_committed",
-        "_knowledge",
-        "_least_offset",
-        "_log",
-        "_position",
-        "_union",
-        "parts",
-    )
-
-    def __init__(self, *, committed: bool) -> None:
-        self.parts: list[_WindowPart] = []
-        """The partitions of windows that have their messages here."""
-        self._committed = committed
-        self._union: WindowUnion | None = None
-        self._log: Log | None = None
-        self._knowledge: object = None
-        """Is another one when the log was truncated."""
-        self._position = 0
-        """Up to where there is nothing more in any window."""
-        self._least_offset = INT64_MAX
-        """The smallest offset that is waited for above the end of the log."""
-
-    def begin(self) -> None:
-        """Begin to watch the log; `add` is called next for each of the parts."""
-        if self._union is None:
-            self._union = WindowUnion(part.window for part in self.parts)
-        self._log, self._knowledge = None, None
-        self._position = self._least_offset = INT64_MAX
-
-    def add(self, part: _WindowPart) -> bool:
-        """Watch from where a part was searched to. Return whether the log is that of the others,
-        and was not truncated since."""
-        read = part.read
-        if read is None:
-            self._least_offset = min(self._least_offset, part.wanted.fetch_offset)
-            return True
-        if self._log is None:
-            self._log, self._knowledge = read.log, read.log.window_knowledge
-            watch_appends(read.log)
-        self._position = min(self._position, read.position)
-        return read.log is self._log and not read.is_cut_off
-
-    def may_have(self, log: Log) -> bool:
-        """Whether the log may have something for the fetch since it was searched. What was appended
-        is passed over if the times that were noted say that it has nothing."""
-        if log.log_end_offset >= self._least_offset:
-            return True
-        if self._log is None:
-            return False
-        if log is not self._log or log.window_knowledge is not self._knowledge:
-            return True
-        end = log.last_stable_offset if self._committed else log.high_watermark
-        if self._position < end:
-            assert self._union is not None
-            if not self._union.appends_lack(log, self._position, end):
-                return True
-            self._position = end
-        return False
-
-    def pass_over(self, part: _WindowPart) -> None:
-        """Have the search of a part go on behind what was passed over for all of them."""
-        read = part.read
-        if read is not None and read.log is self._log and not read.is_cut_off:
-            read.position = max(read.position, self._position)
 
 
 class _WindowFetch:
     """A fetch that names windows. It searches in turns until there are enough messages, the end of
-    each log is reached, or the time is over; then it waits for appends."""
+    each log is reached, or the time is over; then it waits for appends.
+
+    Each search is a task, whose memory counts as that of other work. What is made stays while the
+    fetch waits; it counts in the parking lot then.
+    """
 
     def __init__(
         self,
@@ -321,8 +238,8 @@ class _WindowFetch:
         self._committed = request.isolation_level == READ_COMMITTED
         self._rest: FetchRequest | None = None
         """A fetch of the other topics, if there are some."""
-        self._parts: list[_WindowPart] = []
-        self._awaited: dict[Partition, _AwaitedPartition] = {}
+        self._parts: list[WindowPart] = []
+        self._awaited: dict[Partition, AwaitedPartition] = {}
         """The parts, by where their messages are."""
         self._found_bytes = 0
         """Bytes of messages that were found for the windows."""
@@ -342,20 +259,54 @@ class _WindowFetch:
         self._rest_moved = False
         self._rest_ends: dict[Partition, int] = {}
         """High watermarks of the other topics when they were read."""
-        self._parked: Wait | None = None
+        self._is_woken = False
+        """Whether the wait ended because something may have been appended."""
         self.turns = services.work.turns()
         """Counts what it takes of the event loop."""
 
-    def hurry(self) -> None:
-        """Answer with what there is."""
-        self._until = 0.0
-        if self._parked is not None:
-            self._parked.set_result(None)
+    def run(self, search: Coroutine[Any, Any, Any]) -> FetchResponse | PendingAnswer:
+        """Return what `search` comes to: at once if it awaits nothing."""
+        task = self._services.work.start_now(search)
+        if task.done():
+            return self._outcome(task)
+        self.turns.begin()
 
-    async def answer(self) -> FetchResponse:
+        def make() -> FetchResponse | PendingAnswer:
+            if task.done():
+                return self._outcome(task)
+            self._until = 0.0  # The client waits for nothing but its answers.
+            rest = partial(self._outcome, task)
+            return PendingAnswer(_SearchWait(task), rest, turns=self.turns)
+
+        return PendingAnswer(_SearchWait(task), make, may_hurry=True, turns=self.turns)
+
+    def _outcome(self, task: asyncio.Future[Any]) -> FetchResponse | PendingAnswer:
+        found: FetchResponse | PendingAnswer | Wait = task.result()
+        if not isinstance(found, Wait):
+            return found
+        if found.done():
+            return self._go_on()
+        return PendingAnswer(found, self._go_on, may_hurry=True, is_waiting=True)
+
+    def _go_on(self) -> FetchResponse | PendingAnswer:
+        """Search again after a wait; if nothing was appended, answer with what there is."""
+        if not self._is_woken:
+            self._until = 0.0
+        self.turns.begin()
+        return self.run(self._search_again())
+
+    async def answer(self) -> FetchResponse | PendingAnswer | Wait:
+        """Search until there is an answer, or the fetch has to wait for appends."""
         await self._split()
         if self._rest is not None and len(self._rest.topics) == len(self._request.topics):
-            return await self._without_windows()
+            return self._without_windows()
+        return await self._answer()
+
+    async def _search_again(self) -> FetchResponse | Wait:
+        await self._pass_over()
+        return await self._answer()
+
+    async def _answer(self) -> FetchResponse | Wait:
         while True:
             for part in self._parts:
                 await self._begin(part)
@@ -365,7 +316,10 @@ class _WindowFetch:
             await self._search()
             if self._is_over():
                 break
-            await self._wait()
+            parked = await self._wait()
+            if parked is not None:
+                self.turns.end()
+                return parked
             await self.turns.give_way()
         response = await self._response()
         self.turns.end()
@@ -381,23 +335,24 @@ class _WindowFetch:
             self._rest, self._rest_moved = replaced(request, topics=rest, max_wait_ms=0), True
         for topic, window in windows:
             for number, wanted in enumerate(topic.partitions):
-                part = _WindowPart(topic.name, window, wanted, number)
+                part = WindowPart(topic.name, window, wanted, number)
                 self._parts.append(part)
                 awaited = self._awaited.get(part.key)
                 if awaited is None:
-                    awaited = _AwaitedPartition(committed=self._committed)
+                    awaited = AwaitedPartition(committed=self._committed)
                     self._awaited[part.key] = awaited
                 awaited.parts.append(part)
                 await self.turns.give_way()
 
-    async def _without_windows(self) -> FetchResponse:
+    def _without_windows(self) -> FetchResponse | PendingAnswer:
         self.turns.end()
-        response: FetchResponse = await outcome_of(
-            self._services, self._others, self._version, self._request
-        )
-        return response
+        (outcome,) = self._others(self._services, self._version, (self._request,))
+        if isinstance(outcome, Exception):
+            raise outcome
+        found: FetchResponse | PendingAnswer = outcome
+        return found
 
-    async def _begin(self, part: _WindowPart) -> None:
+    async def _begin(self, part: WindowPart) -> None:
         """Find the log of a partition, unless that is done and it is the same one still."""
         services, wanted = self._services, part.wanted
         if part.error is not None:
@@ -427,7 +382,7 @@ class _WindowFetch:
             part.error = error
 
     @staticmethod
-    def _check_same(part: _WindowPart, log: Log) -> None:
+    def _check_same(part: WindowPart, log: Log) -> None:
         """Raise `UnknownTopicOrPartition` for a log that is another one than it was."""
         if part.read is not None and part.read.log is not log:
             raise UnknownTopicOrPartition(f"the base of {part.topic} was deleted")
@@ -458,7 +413,7 @@ class _WindowFetch:
                 await self.turns.give_way()
                 await self._step(part)
 
-    async def _step(self, part: _WindowPart) -> None:
+    async def _step(self, part: WindowPart) -> None:
         read = part.read
         assert read is not None
         others = self._found_bytes + self._rest_bytes - read.size
@@ -492,7 +447,7 @@ class _WindowFetch:
         else:
             self._files += sign
 
-    def _is_done(self, part: _WindowPart) -> bool:
+    def _is_done(self, part: WindowPart) -> bool:
         read = part.read
         return part.error is not None or read is None or read.is_full or read.at_end
 
@@ -510,27 +465,32 @@ class _WindowFetch:
             return True
         return any(part.read is not None and part.read.is_full for part in self._parts)
 
-    async def _wait(self) -> None:
-        """Wait until something of a window may have been appended, or the time is over."""
+    async def _wait(self) -> Wait | None:
+        """Begin to wait until something of a window may have been appended, or the time is over.
+        Return `None` if there is more to search already, or no room to wait."""
         if not await self._watch():
-            return
+            return None
         fetches, keys = self._services.fetches, self._awaited.keys() | self._rest_ends.keys()
         named = sum(len(topic.partitions) for topic in self._request.topics)
         named += (WINDOW_COUNTS_AS - 1) * len(self._parts)
         if not fetches.has_room(named):
             self._services.figures.parked_refused += 1
             self._until = 0
-            return
+            return None
         left_ms = max(round((self._until - self._services.work.time()) * 1000), 0)
-        self._parked = parked = fetches.park(keys, self._may_have, left_ms, named_partitions=named)
+        self._is_woken = False
+        parked = fetches.park(keys, self._may_have, left_ms, named_partitions=named)
         try:
             await self._check_all(parked)
-            self.turns.end()
-            await parked
-        finally:
+        except BaseException:
             parked.cancel()
-            self._parked = None
-        self.turns.begin()
+            raise
+        if not parked.done():
+            return parked
+        await self._pass_over()
+        return None
+
+    async def _pass_over(self) -> None:
         for awaited in self._awaited.values():
             for part in awaited.parts:
                 awaited.pass_over(part)
@@ -550,13 +510,13 @@ class _WindowFetch:
         """End the wait if a partition moved since it was searched."""
         for key, end_offset in self._rest_ends.items():
             if self._end_of(key) != end_offset:
-                self._rest_moved = True
+                self._rest_moved = self._is_woken = True
                 parked.set_result(None)
             await self.turns.give_way()
         for key in self._awaited:
             if parked.done():
                 break
-            if self._may_have(key):
+            if self._windows_may_have(key):
                 parked.set_result(None)
             await self.turns.give_way()
 
@@ -568,14 +528,18 @@ class _WindowFetch:
             return -1
 
     def _may_have(self, key: Partition) -> bool:
-        """Whether a partition that moved may have something for this fetch."""
+        """Whether a partition that moved may have something for this fetch, which is woken then."""
         if key in self._rest_ends:
-            self._rest_moved = True
+            self._rest_moved = self._is_woken = True
             return True
+        return self._windows_may_have(key)
+
+    def _windows_may_have(self, key: Partition) -> bool:
         try:
-            return self._awaited[key].may_have(self._services.logs.find(*key))
+            self._is_woken = self._awaited[key].may_have(self._services.logs.find(*key))
         except (HorologError, OSError):
-            return True  # To begin again meets the same.
+            self._is_woken = True  # To begin again meets the same.
+        return self._is_woken
 
     async def _response(self) -> FetchResponse:
         response = self._rest_response
@@ -596,9 +560,10 @@ class _WindowFetch:
                 result.error_code, result.error_message = outcome
                 result.high_watermark = -1
                 result.records = b""
+                part.error = None  # It refers to frames that refer to the part.
         return response
 
-    async def _finish(self, part: _WindowPart, result: FetchPartitionResult) -> None:
+    async def _finish(self, part: WindowPart, result: FetchPartitionResult) -> None:
         services, read = self._services, part.read
         if part.error is not None:
             raise part.error
@@ -621,7 +586,7 @@ class _WindowFetch:
         services.figures.topic(log.topic).window_bytes_out += len(records)
         result.records = records  # type: ignore[assignment] # what the encoder takes for them
 
-    async def _converted(self, part: _WindowPart, log: Log, data: Buffer) -> Buffer:
+    async def _converted(self, part: WindowPart, log: Log, data: Buffer) -> Buffer:
         """The messages in a format that the client knows."""
         services = self._services
         limits = Limits(

@@ -1,11 +1,13 @@
-"""Reading windows of logs for window topics: the messages from an offset on, and where the last one
-is. All work is in turns of the loop; what is large is opened in a thread."""
+"""Reading windows of logs for window topics: the messages from an offset on, where the last one
+is, and what a fetch waits for. All work is in turns of the loop; what is large is opened in a
+thread."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from ...protocol.api.log.count_by_time import CountByTimeRequest
+from ...protocol.api.log.fetch import FetchPartition
 from ...protocol.api.log.list_offsets import BY_APPEND
 from ...protocol.errors import OffsetOutOfRange
 from ...protocol.lag import Lag
@@ -24,14 +26,17 @@ from ...storage.read.window_sets import (
     LogWindow,
     WindowKnowledge,
     WindowSearch,
+    WindowUnion,
     aborted_batches,
     pieces_back,
     stretches_back,
+    watch_appends,
 )
 from ...storage.read.windows import ReadWindow, WindowPosition
 from ...storage.segment.segment import Segment
 from ...times import INT64_MAX
 from ..network.file_sending import MIN_FILE_RANGE_BYTES
+from ..parking import Partition
 from ..window_memory import WindowMemory
 from ..window_topics import log_window
 from ..work import Turns
@@ -463,6 +468,93 @@ class WindowRead:
             if not lent.intact:
                 raise OffsetOutOfRange("the log was cut off while it was read; try again")
         return bytes(data)
+
+
+class WindowPart:
+    """A partition of a window topic in a fetch."""
+
+    __slots__ = ("error", "key", "number", "read", "topic", "wanted", "window")
+
+    def __init__(self, topic: str, window: WindowName, wanted: FetchPartition, number: int) -> None:
+        self.topic = topic
+        self.key: Partition = (window.base, wanted.partition)
+        self.window = log_window(window)
+        self.wanted = wanted
+        self.number = number
+        """Which one of the fetch it is."""
+        self.read: WindowRead | None = None
+        self.error: Exception | None = None
+
+
+class AwaitedPartition:
+    """What a fetch waits for in a partition of a base: any message of the windows that it names, or
+    an offset above the end. A check takes about as long for ten thousand windows as for one."""
+
+    __slots__ = (
+        "_committed",
+        "_knowledge",
+        "_least_offset",
+        "_log",
+        "_position",
+        "_union",
+        "parts",
+    )
+
+    def __init__(self, *, committed: bool) -> None:
+        self.parts: list[WindowPart] = []
+        """The partitions of windows that have their messages here."""
+        self._committed = committed
+        self._union: WindowUnion | None = None
+        self._log: Log | None = None
+        self._knowledge: object = None
+        """Is another one when the log was truncated."""
+        self._position = 0
+        """Up to where there is nothing more in any window."""
+        self._least_offset = INT64_MAX
+        """The smallest offset that is waited for above the end of the log."""
+
+    def begin(self) -> None:
+        """Begin to watch the log; `add` is called next for each of the parts."""
+        if self._union is None:
+            self._union = WindowUnion(part.window for part in self.parts)
+        self._log, self._knowledge = None, None
+        self._position = self._least_offset = INT64_MAX
+
+    def add(self, part: WindowPart) -> bool:
+        """Watch from where a part was searched to. Return whether the log is that of the others,
+        and was not truncated since."""
+        read = part.read
+        if read is None:
+            self._least_offset = min(self._least_offset, part.wanted.fetch_offset)
+            return True
+        if self._log is None:
+            self._log, self._knowledge = read.log, read.log.window_knowledge
+            watch_appends(read.log)
+        self._position = min(self._position, read.position)
+        return read.log is self._log and not read.is_cut_off
+
+    def may_have(self, log: Log) -> bool:
+        """Whether the log may have something for the fetch since it was searched. What was appended
+        is passed over if the times that were noted say that it has nothing."""
+        if log.log_end_offset >= self._least_offset:
+            return True
+        if self._log is None:
+            return False
+        if log is not self._log or log.window_knowledge is not self._knowledge:
+            return True
+        end = log.last_stable_offset if self._committed else log.high_watermark
+        if self._position < end:
+            assert self._union is not None
+            if not self._union.appends_lack(log, self._position, end):
+                return True
+            self._position = end
+        return False
+
+    def pass_over(self, part: WindowPart) -> None:
+        """Have the search of a part go on behind what was passed over for all of them."""
+        read = part.read
+        if read is not None and read.log is self._log and not read.is_cut_off:
+            read.position = max(read.position, self._position)
 
 
 def _begins_with_messages(found: Slice) -> bool:

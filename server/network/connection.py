@@ -364,10 +364,13 @@ class Connection(asyncio.BufferedProtocol):
         )
         self.abort()
 
-    def _admit(self, work_bytes: int) -> bool:
-        """Whether work may begin on a request that takes `work_bytes` with its answer. If not, the
-        request is tried again when that may have changed."""
+    def _admit(self, work_bytes: int, *, begun: bool = False) -> bool:
+        """As `Caller.admit`. A request that is not admitted is tried again when that may have
+        changed, unless it is begun."""
         answers = self._answers
+        if begun:
+            self._note_work()
+            return self._host.held_memory.has_room(work_bytes)
         if answers.work_bytes + answers.finished_bytes + work_bytes <= FREE_BYTES:
             return True
         if work_bytes <= FREE_BYTES or answers.large < MOST_LARGE:

@@ -79,6 +79,16 @@ class Host(Protocol):
         ...
 
 
+class Admit(Protocol):
+    """Decides whether there is room for the work on a request."""
+
+    def __call__(self, work_bytes: int, *, begun: bool = False) -> bool:
+        """Whether work may begin on a request that takes `work_bytes` with its answer. If not, the
+        connection asks again when that may have changed. With `begun`, whether a request at work
+        may take so many bytes more."""
+        ...
+
+
 @value_class
 class Caller:
     """The client of a connection, as far as it is known."""
@@ -91,9 +101,7 @@ class Caller:
     """Login of the connection; None where logins are not required."""
     mute: Callable[[float], None] | None = None
     """Stops reading from the connection for the given seconds."""
-    admit: Callable[[int], bool] | None = None
-    """Whether work may begin on a request of this many bytes, including its answer. If not, the
-    connection asks again when that may have changed."""
+    admit: Admit | None = None
     windows: WindowMemory = field(default_factory=WindowMemory, compare=False)
     """What is remembered of the windows that the connection reads."""
 
@@ -156,7 +164,7 @@ class Endpoint:
         host: str,
         session: LoginSession | None = None,
         mute: Callable[[float], None] | None = None,
-        admit: Callable[[int], bool] | None = None,
+        admit: Admit | None = None,
     ) -> Caller:
         """Return the caller for a client at `host` that connected to `local`."""
         return Caller(self.advertised or local, host, session, mute, admit)

@@ -128,7 +128,7 @@ class HeldMemory:
         if self._served is not None and self._served[0] is holder:
             if size_bytes <= self._served[1]:
                 return True
-        elif not (self._queue or self._turn_is_taken) and self._has_room(size_bytes):
+        elif not (self._queue or self._turn_is_taken) and self.has_room(size_bytes):
             if size_bytes > FREE_BYTES:
                 self._turn_is_taken = True
                 self._serve_soon()
@@ -178,9 +178,9 @@ class HeldMemory:
             self._left[holder] = held_bytes
             self._left_bytes += held_bytes
 
-    def _has_room(self, size_bytes: int) -> bool:
-        """Whether work of this size may begin; clients that have held bytes for long are closed for
-        it. While there is no other work, there is room for any size."""
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether there is room for work of this size; clients that have held bytes for long are
+        closed for it. While there is no other work, there is room for any size."""
         if not self._at_work:
             return True
         if self._work_bytes + size_bytes > self._limit_bytes // 2:
@@ -218,7 +218,7 @@ class HeldMemory:
         """Let the next waiting connection continue, if there is room for its request."""
         self._serves_soon = self._turn_is_taken = False
         found = self._queue.first()
-        if found is None or not self._has_room(found[1]):
+        if found is None or not self.has_room(found[1]):
             return
         self._queue.served(found[0])
         self._served = found

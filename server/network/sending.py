@@ -164,7 +164,8 @@ class AnswerQueue:
         self.held_bytes += answer.held_bytes
         self.large += answer.is_large
         if answer.work_bytes:
-            self.work_bytes += answer.work_bytes
+            if not answer.is_waiting:
+                self.work_bytes += answer.work_bytes
             answer.ready.add_done_callback(partial(self._finish, answer))
         answer.ready.add_done_callback(self._done)
 
@@ -174,7 +175,7 @@ class AnswerQueue:
         self.large -= answer.is_large
         if answer.is_finished:
             self.finished_bytes -= answer.work_bytes
-        else:
+        elif not answer.is_waiting:
             self.work_bytes -= answer.work_bytes
         answer.work_bytes = 0
 
@@ -182,7 +183,8 @@ class AnswerQueue:
         """Record that the work on a request is done; its answer may still wait for earlier ones."""
         if answer.work_bytes:
             answer.is_finished = True
-            self.work_bytes -= answer.work_bytes
+            if not answer.is_waiting:
+                self.work_bytes -= answer.work_bytes
             self.finished_bytes += answer.work_bytes
             if self.finished_bytes > FREE_BYTES and answer is not self.unmade[0]:
                 self._turn_came()

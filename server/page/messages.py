@@ -117,8 +117,11 @@ async def _latest(services: Services, log: Log, limit: int, how: Shown) -> dict[
     problem = ""
     left_bytes = LARGEST_READ_BYTES
     turns = services.work.turns()
-    while offset > (lowest := max(end_offset - limit, log.log_start_offset)):
+    while True:
         await turns.give_way()
+        lowest = max(end_offset - limit, log.log_start_offset)
+        if offset <= lowest:
+            break
         try:
             if not reader.located(log, offset - 1):
                 continue
@@ -189,6 +192,8 @@ async def _read_once(services: Services, log: Log, start: int, limit: int) -> tu
     """Return the result of one read, and its size in bytes."""
     decoded, size = Decoded([], start), 0
     for wanted in (FIRST_READ_BYTES, LARGEST_READ_BYTES):
+        if start < log.log_start_offset:
+            break  # It was deleted between two reads.
         found = reader.read(log, start, wanted)
         size = found.size
         if not size:

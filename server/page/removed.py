@@ -36,6 +36,8 @@ def removed_since(
 def _reaches(removal: Removal, from_ms: int, *, by_append: bool) -> bool:
     """Whether removed messages may have had a time of `from_ms` or later. Unknown times are no
     limit. What was appended at a time left the log after it."""
+    if removal.messages == 0:
+        return False
     largest_ms = removal.at_ms if by_append else removal.largest_timestamp_ms
     return not 0 <= largest_ms < from_ms
 

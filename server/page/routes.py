@@ -15,6 +15,7 @@ from ...protocol.errors import (
     InvalidRequest,
     InvalidTopic,
     OffsetOutOfRange,
+    StorageError,
     UnknownTopicOrPartition,
 )
 from ...values import value_class
@@ -156,12 +157,16 @@ class Page:
         self._at_work += 1
         peer = cast(HttpPeer, request.protocol)
         peer.cancel_when_lost(asyncio.current_task())
+        topic = request.query.get("topic", "")
+        topic_id = self._topic_id(topic)
         try:
             async with asyncio.timeout(SECONDS):
                 found = await answer(self._services, self._query(name, request, peer))
         except TimeoutError:
             return _refused(503, f"it took longer than {SECONDS:g} s")
         except Exception as error:
+            if isinstance(error, OSError | StorageError) and self._topic_id(topic) != topic_id:
+                return _refused(404, f"topic {topic!r} was deleted meanwhile")
             return self._refusal(error)
         finally:
             peer.cancel_when_lost(None)
@@ -201,6 +206,10 @@ class Page:
             peer.cancel_when_lost(None)
             self._downloads -= 1
         return response
+
+    def _topic_id(self, name: str) -> str:
+        entry = self._services.directory.topics().get(name)
+        return "" if entry is None else entry.topic_id
 
     def _query(self, name: str, request: web.Request, peer: HttpPeer) -> Query:
         access = self._access(name, request, peer)

@@ -34,6 +34,7 @@ from ..directory.checkpoints import (
 )
 from ..directory.clean_shutdown import leave_marker, read_marker, take_marker
 from ..directory.deletion import DeletionQueue
+from ..directory.journal import Cause, Removal
 from ..directory.known_files import CLEAN_SHUTDOWN, KNOWN_FILES, is_of_partition
 from ..directory.lock import LOCK_FILE, DirectoryLock
 from ..directory.topics import (
@@ -45,6 +46,7 @@ from ..directory.topics import (
     read_topics,
     write_topics,
 )
+from ..directory.truncations import Truncations
 from ..entries.log_survey import LogRun
 from ..events import Observer
 from ..files import File, Files, replace_file
@@ -58,7 +60,7 @@ from ..quarantine import quarantine_bytes, quarantine_file
 from ..seams import ProducerBudget, Seams
 from ..segment.index_loading import apply_scan, checksums_of, scan_segment
 from ..segment.segment import Segment
-from .repair_plan import KEPT, PartitionPlan, RepairStep, SegmentPlan, plan_partition
+from .repair_plan import FOUND, KEPT, PartitionPlan, RepairStep, SegmentPlan, plan_partition
 from .verify import STATE_LOST, check_state, is_metadata_folder
 
 _BUILT_SUFFIX: Final = ".repair"
@@ -451,6 +453,7 @@ class Repair:
         if self._is_metadata:
             self._keep_reach(todo)
         if root is not None:
+            self._record_removed(root, todo)
             # As at the start of a broker: a crash from here on is an unclean stop.
             take_marker(self._files, root)
             for path in plan.aside:
@@ -464,6 +467,40 @@ class Repair:
             self._repair(partition)
         if root is not None:
             self._finish(root, todo)
+
+    def _record_removed(self, root: Path, todo: list[PartitionPlan]) -> None:
+        """Record in the journal what is removed, before it is. A start gives an id to a topic that
+        has none, and to its entries."""
+        truncations = Truncations(root, self._files)
+        now_ms = self._clock.now_ms()
+        for partition in todo:
+            if partition.key is None:
+                continue
+            topic, number = partition.key
+            entry = self._topics.get(topic)
+            topic_id = "" if entry is None else entry.topic_id
+            # Those of a repair that was interrupted.
+            known = [
+                (each.first_offset, each.end_offset)
+                for each in truncations.of(topic)
+                if (each.topic_id, each.partition) == (topic_id, number)
+                and each.rule.startswith(FOUND)
+            ]
+            log_start = (self._log_starts or {}).get(partition.key, 0)
+            for each in partition.removed:
+                first, end = max(each.first_offset, log_start), each.end_offset
+                if end < first or first == end != each.first_offset:
+                    continue  # It had left the log before.
+                if any(begin <= first < end <= stop for begin, stop in known):
+                    continue
+                messages = end - first if each.messages >= 0 else -1
+                removed = each._replace(first_offset=first, messages=messages)
+                truncations.add(
+                    Removal(
+                        *(Cause.TRUNCATION, removed.rule, topic, topic_id, number),
+                        *(*removed[1:], now_ms, now_ms),
+                    )
+                )
 
     def _keep_reach(self, todo: list[PartitionPlan]) -> None:
         """Record in the topics file how far a metadata log reached that will end earlier."""

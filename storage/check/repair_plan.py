@@ -11,18 +11,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from ...protocol.records.layout import NO_TIMESTAMP
 from ...values import value_class
 from ..entries.log_survey import LogRun
 from ..entries.salvage import OFFSETS_PER_BYTE
 from ..files import Files
 from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from ..index.index_checksums import following_base
+from ..log.retention import RemovedRange
 from ..names import parse_segment_file, segment_bases
 from .findings import Finding, cannot_read
 from .verify import PartitionCheck
 from .verify_segment import NeighbourSegments, read_checksums, survey_segment
 
 KEPT: Final = "kept beside it as .broken"
+
+FOUND: Final = "a repair found"
+"""How the rule of what a repair removes begins."""
 
 
 @value_class
@@ -79,6 +84,9 @@ class PartitionPlan:
     """Log end offset after the repair; `None` if it could not be read."""
     new_segment: int | None = None
     """Base offset of an empty segment to be added at the end."""
+    removed: list[RemovedRange] = field(default_factory=list)
+    """The messages that are removed or were missing, for the journal. It has no entry for the
+    metadata log. Of a log with gaps, not all of these offsets may have had messages."""
 
     @property
     def possible(self) -> bool:
@@ -152,6 +160,8 @@ class _Planning:
         log_errors = [e for e in log_errors if e.path.name != INDEX_CHECKSUMS]
         if log_errors:
             self._plan_logs(log_errors)
+        if not self._ends_at_damage:
+            self._find_removed()
         return self._plan
 
     def _take_aside(self, finding: Finding, action: str) -> None:
@@ -331,6 +341,55 @@ class _Planning:
             f"offsets {good_end} to {point - 1} are lost",
             f"let the log go on at offset {point}, in a new segment, so that no offset comes twice",
         )
+
+    def _find_removed(self) -> None:
+        """Find which messages are removed, or were missing before."""
+        plan = self._plan
+        if not plan.segments:
+            if plan.end_offset is not None:
+                self._remove_end(plan.end_offset, bad_bytes=0)
+            return
+        due, bad_bytes = plan.segments[0].base_offset, 0
+        for segment in plan.segments:
+            runs = sorted((*segment.good, *segment.bad), key=lambda run: run.start)
+            if not runs:
+                self._remove(due, segment.base_offset, bad_bytes)
+                due, bad_bytes = max(due, segment.base_offset), 0
+            for run in runs:
+                if run.good:
+                    self._remove(due, run.first_offset, bad_bytes)
+                    due, bad_bytes = max(due, run.next_offset), 0
+                else:
+                    bad_bytes += run.size_bytes
+        self._remove_end(due, bad_bytes)
+
+    def _remove(self, first: int, following: int, bad_bytes: int) -> None:
+        """Note what lay between two good messages."""
+        end = max(first, following)
+        if bad_bytes or (end > first and not self._gaps):
+            is_known = not self._gaps or end == first
+            self._note_removed(first, end, end - first if is_known else -1, bad_bytes)
+
+    def _remove_end(self, first: int, bad_bytes: int) -> None:
+        """Note what lay behind the last good message. A kill may have left there what was not
+        synced."""
+        end = max(first, self._recovery_point or 0)
+        if bad_bytes:
+            # The offsets at which the log does not go on; the bytes can have had that many.
+            end = max(first, self._plan.end_offset or 0)
+        if bad_bytes or end > first:
+            is_known = self._clean and (not self._gaps or end == first)
+            self._note_removed(first, end, end - first if is_known else -1, bad_bytes)
+
+    def _note_removed(self, first: int, end: int, messages: int, bad_bytes: int) -> None:
+        rule = f"{FOUND} that the bytes before offset {end} are missing"
+        if bad_bytes:
+            rule = (
+                f"{FOUND} {bad_bytes} B incomplete or damaged before offset {end}; they are kept "
+                "as .broken"
+            )
+        found = RemovedRange(rule, first, end, messages, NO_TIMESTAMP, NO_TIMESTAMP)
+        self._plan.removed.append(found)
 
 
 def _amount(bad: LogRun, following: int | None) -> str:

@@ -142,12 +142,22 @@ class LogDirectory:
         self._logs.recover()
         with suppress(OSError):  # Requests about truncations read the file again, and say why.
             self.truncations.load()
+            self._renew_truncations()
         if self._startup.made or self._checkpoints.partitions() - set(self.partitions()):
             # Offsets of logs that are gone must not be taken for those of later ones.
             try:
                 self.reserve.retrying(self._write_checkpoints)
             except OSError as error:
                 self._observe("checkpoint_failed", error=str(error))
+
+    def _renew_truncations(self) -> None:
+        """Give the ids that this start gave to topics to their truncations. Raises `OSError`."""
+        metadata = self._startup.metadata
+        former_ids = {} if metadata is None else metadata.state.former_ids
+        for name in self._registry.names():
+            topic_id = self._registry.get(name).topic_id
+            for former_id in {"", former_ids.get(name, "")} if topic_id else ():
+                self.truncations.renew(name, former_id, topic_id)
 
     def open_metadata(self) -> MetadataLog:
         """Open the metadata log of a cluster member. If there is none, create it from the existing

@@ -7,8 +7,8 @@ partitions of window topics, whose number has no limit.
 """
 
 import heapq
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice, pairwise
 from operator import itemgetter
 from struct import Struct
 from typing import Final, NamedTuple, TypeVar
@@ -67,7 +67,11 @@ _NOTHING: Final[Mapping[Key, bytes]] = {}
 PIECE: Final = 20_000
 """Number of positions that are looked through before others get their turn."""
 
-_PACKED_AT_ONCE: Final = 2_000
+_SORTED_AT_ONCE: Final = 5_000
+"""Number of positions that are sorted while no other thread can run: a million take a second."""
+
+_CHANGED_AT_ONCE: Final = 2_000
+"""Number of positions that are changed before others get their turn."""
 
 
 class PositionTable:
@@ -195,19 +199,19 @@ class PositionTable:
 
     def apply_in_pieces(self, change: PositionChange) -> Pieces[None]:
         """As `apply`, in pieces: a name may have a million positions. A commit is seen as a whole.
-        If the work ends early, the record has to be applied again."""
+        If the work ends early, the table is of no use."""
         kind, name, entries = change
         if kind == COMMIT:
             packed: list[tuple[Key, bytes]] = []
             for entry in entries:
                 packed.append((entry[:2], _pack(entry)))
-                if len(packed) % _PACKED_AT_ONCE == 0:
+                if len(packed) % _CHANGED_AT_ONCE == 0:
                     yield
             self._commit(name, packed)
         elif kind == FORGET:
             yield from self._forget(name)
         else:
-            yield from self._drop(name, {entry[:2] for entry in entries})
+            yield from self._drop(name, entries)
 
     def _commit(self, name: str, entries: Sequence[tuple[Key, bytes]]) -> None:
         if not entries:
@@ -244,20 +248,25 @@ class PositionTable:
                 held.popitem()
             yield
 
-    def _drop(self, name: str, gone: set[Key]) -> Pieces[None]:
-        """Drop the positions `gone` under `name`. The last use of the name is kept, because its
-        positions expire together."""
+    def _drop(self, name: str, entries: Iterable[StoredPosition]) -> Pieces[None]:
+        """Drop the positions in the places of `entries` under `name`. The last use of the name is
+        kept, because its positions expire together."""
         held = self._names.get(name, _NOTHING)
-        found = [key for key in gone if key in held]
-        used_ms = max((_USE.unpack_from(held[key])[2] for key in found), default=-1)
+        gone: set[Key] = set()
+        used_ms = -1
+        for part in _parts(entries, _CHANGED_AT_ONCE):
+            found = held.keys() & {entry[:2] for entry in part}
+            gone |= found
+            used_ms = max(used_ms, *(_USE.unpack_from(held[key])[2] for key in found), -1)
+            yield
         first, last_ms = None, -1
-        if used_ms >= 0 and len(found) < len(held):
+        if used_ms >= 0 and len(gone) < len(held):
             first, last_ms = yield from self.first_expiring(name, gone)
-        yield from self._remove(name, found)
+        yield from self._remove(name, gone)
         if first is not None and used_ms > last_ms:
             self._commit(name, [(first[:2], _pack(first._replace(used_ms=used_ms)))])
 
-    def _remove(self, name: str, gone: Sequence[Key]) -> Pieces[None]:
+    def _remove(self, name: str, gone: Collection[Key]) -> Pieces[None]:
         """Remove the positions `gone`, which exist, under `name`."""
         held = self._names.get(name)
         if held is None or not gone:
@@ -265,7 +274,7 @@ class PositionTable:
         if len(gone) == len(held):
             yield from self._forget(name)
             return
-        for part in _parts(gone):
+        for part in _parts(gone, _CHANGED_AT_ONCE):
             for key in part:
                 self.size_bytes -= _packed_bytes(held.pop(key)) + _key_bytes(key)
             self._count -= len(part)
@@ -289,6 +298,18 @@ class PositionTable:
     def _all_parts(self) -> Iterator[Sequence[tuple[str, Key]]]:
         """Yield name and key of all positions, `PIECE` at a time."""
         return _parts((name, key) for name, held in self._names.items() for key in held)
+
+
+def _in_order(positions: list[StoredPosition]) -> list[StoredPosition]:
+    """Return positions sorted, so that other threads can run meanwhile. Empties the list."""
+    runs = []
+    while positions:
+        runs.append(sorted(positions[-_SORTED_AT_ONCE:]))
+        del positions[-_SORTED_AT_ONCE:]
+    runs.reverse()
+    if all(before[-1] <= after[0] for before, after in pairwise(runs)):
+        return list(chain.from_iterable(runs))
+    return list(heapq.merge(*runs))
 
 
 class NameSummary(NamedTuple):
@@ -329,7 +350,7 @@ class PositionReading:
 
     def of(self, name: str) -> list[StoredPosition]:
         """Return all positions under `name`, by topic and partition."""
-        return sorted(self._table.of(name))
+        return _in_order(self._table.of(name))
 
     def newest(self, count: int) -> list[tuple[str, str, int]]:
         """Return name, topic and partition of the most recent commits, newest first."""
@@ -442,10 +463,10 @@ class PositionReading:
         return more, more_bytes
 
 
-def _parts(items: Iterable[T]) -> Iterator[list[T]]:
-    """Yield `PIECE` items at a time."""
+def _parts(items: Iterable[T], size: int | None = None) -> Iterator[list[T]]:
+    """Yield `size` items at a time, `PIECE` by default."""
     left = iter(items)
-    while part := list(islice(left, PIECE)):
+    while part := list(islice(left, size or PIECE)):
         yield part
 
 

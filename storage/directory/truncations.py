@@ -74,6 +74,13 @@ class Truncations:
         self._size_bytes += len(line)
         self._lines += 1
 
+    def renew(self, topic: str, former_id: str, new_id: str) -> None:
+        """Give the entries of a topic its new id. Raises `OSError`."""
+        journal = self._read()
+        if any(each.topic_id == former_id for each in journal.of(topic)):
+            journal.renew(topic, former_id, new_id)
+            self._rewrite(journal)
+
     def _rewrite(self, journal: Journal) -> None:
         # Half of the lines at most, so that the next rewriting is far off.
         lines = [_line(removal) for removal in journal][-MAX_LINES // 2 :]

@@ -44,6 +44,8 @@ class CurrentState:
         self._log = log
         self.paused = False
         """Whether `take` returned in the middle of its work, so that others get their turn."""
+        self.in_record = False
+        """Whether the record at `offset` is applied in part."""
         self._folding: Iterator[tuple[int, int, str | None] | None] | None = None
 
     @property
@@ -108,14 +110,16 @@ class CurrentState:
                 yield None
             else:
                 offset, size, record = found
+                self.in_record = True
                 name = yield from self.state.apply_in_pieces(record)
+                self.in_record = False
                 yield offset, size, name
 
     def forget_reading(self) -> None:
         """Forget records that were read ahead, because the log was truncated and
-        they may be gone."""
+        they may be gone. With `in_record` the state is of no use: `begin` is called next."""
         self._folding = None
-        self.paused = False
+        self.paused = self.in_record = False
 
 
 def read_records(log: Log, start: int, limit: int) -> Iterator[ReadRecord | None]:

@@ -462,12 +462,10 @@ class MetadataLog:
         if end < self.state_offset:
             # The state at `end` is not known any more; at offset 0 it is empty.
             self._forget_all()
-        elif end < self._current.offset:
+        elif end < self._current.offset or self._current.in_record or self.failure is not None:
             self._rebuild(self._stored(), min(self._current.limit, end))
         else:
             self._current.forget_reading()
-            if self.failure is not None:
-                self._rebuild(self._stored(), min(self._current.limit, end))
         if comes_again:
             self._match_from = max(self._match_from, known)
         else:

@@ -1,7 +1,7 @@
 """The state that results from the records: topics, the positions in them, access, and the journal.
 No I/O."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
@@ -63,7 +63,7 @@ class MetadataState:
         return finish(self.apply_in_pieces(record))
 
     def apply_in_pieces(self, record: MetadataRecord) -> Pieces[str | None]:
-        """As `apply`, in pieces. If the work ends early, the record has to be applied again."""
+        """As `apply`, in pieces. If the work ends early, the state is of no use."""
         if isinstance(record, PositionRecord):
             yield from self._move(record)
             return None
@@ -114,7 +114,7 @@ class MetadataState:
             case PositionsForgotten(group):
                 change = PositionChange(FORGET, group, ())
             case SomeForgotten(group, partitions):
-                places = [(each[0], no_position(each[1], each[2])) for each in partitions]
+                places = ((each[0], no_position(each[1], each[2])) for each in partitions)
                 gone = yield from self._existing(places)
                 change = PositionChange(FORGET_SOME, group, gone)
         yield from self.positions.apply_in_pieces(change)
@@ -144,7 +144,7 @@ class MetadataState:
         return True
 
     def _existing(
-        self, positions: Sequence[tuple[str, StoredPosition]]
+        self, positions: Iterable[tuple[str, StoredPosition]]
     ) -> Pieces[list[StoredPosition]]:
         """Return the positions whose topic has this id, and the partition."""
         found: list[StoredPosition] = []

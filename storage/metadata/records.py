@@ -35,7 +35,7 @@ version, and a broker that does not know the version stops there: it cannot know
 out.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -234,16 +234,9 @@ PositionRecord = PositionsCommitted | PositionsUsed | PositionsForgotten | SomeF
 
 TopicRecord = TopicCreated | PartitionsAdded | TopicRenewed | SettingsAltered | TopicDeleted
 
-_WrittenAtOnce = (
-    TopicRecord
-    | PositionsUsed
-    | PositionsForgotten
-    | SomeForgotten
-    | AccessRecord
-    | MessagesRemoved
-)
+_WrittenAtOnce = TopicRecord | PositionsUsed | PositionsForgotten | AccessRecord | MessagesRemoved
 
-MetadataRecord = _WrittenAtOnce | PositionsCommitted
+MetadataRecord = _WrittenAtOnce | PositionsCommitted | SomeForgotten
 
 
 def encode_record(record: MetadataRecord) -> bytes:
@@ -255,6 +248,10 @@ def encode_in_pieces(record: MetadataRecord) -> Pieces[bytes]:
     """As `encode_record`, in pieces."""
     if isinstance(record, PositionsCommitted):
         return (yield from _encode_committed(*record))
+    if isinstance(record, SomeForgotten):
+        places = ([topic, topic_id, number] for topic_id, topic, number in record.partitions)
+        count = len(record.partitions)
+        return (yield from _encode_listed(SOME_GONE, record.group, count, places))
     fields = _fields(record)
     packed: bytes = msgpack.packb([_version_of(fields[0]), *fields])
     return packed
@@ -280,9 +277,6 @@ def _fields(record: _WrittenAtOnce) -> list[Any]:
             return [USED, group, used_ms]
         case PositionsForgotten(group):
             return [FORGOTTEN, group]
-        case SomeForgotten(group, partitions):
-            places = [[topic, topic_id, number] for topic_id, topic, number in partitions]
-            return [SOME_GONE, group, places]
     if isinstance(record, TopicDeleted | MessagesRemoved):
         return _removed_fields(record)
     return access_fields(record)
@@ -299,14 +293,22 @@ def _removed_fields(record: TopicDeleted | MessagesRemoved) -> list[Any]:
 def _encode_committed(group: str, positions: Sequence[tuple[str, StoredPosition]]) -> Pieces[bytes]:
     moved = any(position.moved_ms != NOT_KNOWN for _, position in positions)
     kind = RECOMMITTED if moved else POSITIONS
+    every = (_position_fields(*each) for each in positions)
+    if moved:
+        pairs = zip(every, positions, strict=True)
+        every = ([*fields, position.moved_ms] for fields, (_, position) in pairs)
+    return (yield from _encode_listed(kind, group, len(positions), every))
+
+
+def _encode_listed(kind: str, group: str, count: int, items: Iterable[list[Any]]) -> Pieces[bytes]:
+    """Return the bytes of a record of this kind about `count` positions or partitions."""
     packer = msgpack.Packer(autoreset=False)
     packer.pack_array_header(4)
     for value in (_version_of(kind), kind, group):
         packer.pack(value)
-    packer.pack_array_header(len(positions))
-    for number, (topic_id, position) in enumerate(positions, start=1):
-        fields = _position_fields(topic_id, position)
-        packer.pack([*fields, position.moved_ms] if moved else fields)
+    packer.pack_array_header(count)
+    for number, item in enumerate(items, start=1):
+        packer.pack(item)
         if number % POSITIONS_IN_PIECE == 0:
             yield
     packed: bytes = packer.bytes()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Final, NamedTuple
 
+from ...protocol.errors import UnknownTopicOrPartition
 from ...protocol.records.kernel import count_times, time_map_counts, time_map_runs
 from ...times import INT64_MAX
 from ...values import value_class
@@ -256,8 +257,11 @@ def stored_times(log: Log, segment: Segment) -> StoredTimes:
 def apply_mapping(log: Log, segment: Segment, mapping: TimeMapping, cuts: int) -> None:
     """Store what was made of a time map, unless the log was truncated meanwhile (`Segment.cuts`).
 
-    Raises the damage that was met, or the error that kept the map from being made.
+    Raises the damage that was met, or the error that kept the map from being made, and
+    `UnknownTopicOrPartition` if the log was deleted: its folder may be that of a new topic.
     """
+    if log.flusher.closed:
+        raise UnknownTopicOrPartition(f"{log.topic}-{log.partition} was deleted meanwhile")
     if segment.dropped or segment.cuts != cuts:
         return
     segment.time_map.take(
@@ -327,8 +331,10 @@ class SegmentCount:
         self.counts = counts
         self.untimed = 0
         self.first_ms = self.last_ms = -1
-        self.log_bytes = visible_end(segment, offsets[1]) - segment.locate(offsets[0])
-        """Stored bytes from the first offset to the last."""
+        self._begin = segment.locate(offsets[0])
+        self.log_bytes = visible_end(segment, offsets[1]) - self._begin
+        """Stored bytes that the count covers: from the first offset up to `next_offset`, and those
+        behind that were read."""
         self.read_bytes = 0
         self.next_offset = offsets[1]
         """Offset up to which messages were counted: the end, unless there was too much to read."""
@@ -342,17 +348,21 @@ class SegmentCount:
         mapped_bytes, mapped_offset = self._mapped
         if end_offset > mapped_offset:
             runs.append((mapped_bytes, self._readable_bytes, mapped_offset, end_offset))
+        # The first offset may be in the middle of a block.
+        runs = [(max(run[0], self._begin), *run[1:]) for run in runs]
         total = 0
         for number, (position, end, first_offset, _) in enumerate(runs):
             total += end - position
             if number and total > _READ_BYTES:
                 self.next_offset = end_offset = max(first_offset, begin_offset)
+                self.log_bytes = max(position - self._begin, 0)
                 del runs[number:]
                 break
         counted, _ = self._ask_map(self.counts, end_offset)
         self._add(counted)
         for position, end, _, _ in runs:
             self._read(position, end, end_offset)
+        self.log_bytes = max(self.log_bytes, self.read_bytes)
 
     def _ask_map(self, counts: "array[int]", end_offset: int) -> tuple[Sequence[int], Runs]:
         return time_map_counts(

@@ -179,7 +179,6 @@ def test_what_a_frame_whose_values_are_not_counted_can_cost(
     assert peak_bytes() < 100_000
 
 
-@pytest.mark.timeout(60)
 def test_faults_13_many_partitions_are_decoded_up_to_the_limit_of_values() -> None:
     def frame(count: int) -> bytes:
         partitions = [{"partition": n, "timestamp": -1} for n in range(count)]

@@ -15,9 +15,12 @@ from horolog.client.errors import ConnectionFailed
 from horolog.client.produce.producer import Producer
 from horolog.protocol.records.messages.sets import NewRecord
 from horolog.testing.program import ServerProcess, serving
+from horolog.testing.waiting import until
 
 SETTINGS = {"segment.bytes": "8000", "retention.ms": "-1"}
 ROUNDS = 4
+FIRST = 20
+"""Messages of each topic that are stored in any case before a server is killed."""
 
 
 @dataclass
@@ -26,6 +29,8 @@ class Load:
 
     kind: str
     sent: dict[bytes, tuple[float, float]] = field(default_factory=dict)
+    stored: int = 0
+    """Messages that the server has answered in this life."""
 
     @property
     def topic(self) -> str:
@@ -45,16 +50,18 @@ async def write_until_killed(server: ServerProcess, load: Load, rng: random.Rand
             except ConnectionFailed:
                 return
             load.sent |= dict.fromkeys(values, (began, time.time() * 1000))
+            load.stored += len(values)
 
 
 async def one_life(server: ServerProcess, loads: list[Load], rng: random.Random) -> None:
-    killer = asyncio.get_running_loop().call_later(
-        rng.uniform(0.3, 0.8), server.process.send_signal, signal.SIGKILL
-    )
-    async with asyncio.TaskGroup() as writers:
+    for load in loads:
+        load.stored = 0
+    async with asyncio.TaskGroup() as tasks:
         for load in loads:
-            writers.create_task(write_until_killed(server, load, rng))
-    killer.cancel()
+            tasks.create_task(write_until_killed(server, load, rng))
+        await until(lambda: all(load.stored >= FIRST for load in loads))
+        await asyncio.sleep(rng.uniform(0.2, 0.7))
+        server.process.kill()
 
 
 async def create(server: ServerProcess, loads: list[Load]) -> None:
@@ -81,7 +88,6 @@ async def known(server: ServerProcess, load: Load) -> list[int | None]:
     return [record.append_time_ms for record in read]
 
 
-@pytest.mark.timeout(120)
 def test_20_kills_leave_no_wrong_append_time(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

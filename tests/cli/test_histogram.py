@@ -100,6 +100,33 @@ def test_people_get_bars_and_a_summary(ask: Run, clicks: str) -> None:
     assert "1 more without a time" in result.err
 
 
+def test_it_says_what_it_read(ask: Run, clicks: str) -> None:
+    """A short first interval has a count of its own, which reads the same block."""
+    until = "2016-11-14T14:04:30Z"
+    once, twice = (
+        ask("histogram", clicks, "--from", start, "--until", until, "--every", "1m")
+        .err.splitlines()[-1]
+        .rpartition("; ")[2]
+        for start in ("2016-11-14T14:00:00Z", "2016-11-14T14:00:30Z")
+    )
+    sizes = once.removesuffix(" read").split(" of ")
+    assert len(sizes) == 2
+    assert sizes[0] == sizes[1]
+    assert twice == f"{2 * int(sizes[0].removesuffix(' B'))} B read in 2 counts of {sizes[1]}"
+
+
+def test_it_has_not_read_more_than_there_is_of_a_trimmed_topic(ask: Run, horolog: Program) -> None:
+    """The bytes before the log start are in the same block."""
+    lines = "\n".join(json.dumps({"value": "v", "timestamp_ms": BASE_MS + 1}) for _ in range(9))
+    horolog.ok("topic", "create", "trimmed", "--set", "retention.ms=-1")
+    horolog.ok("produce", "trimmed", "--json", stdin=lines)
+    horolog.ok("topic", "trim", "trimmed", "--before", "offset:8", "--yes")
+    window = ("--from", f"@{BASE_MS}:{BASE_MS + 2}", "--every", "1ms")
+    told = ask("histogram", "trimmed", *window).err.splitlines()[-1].rpartition("; ")[2]
+    read, stored = told.removesuffix(" read").split(" of ")
+    assert int(read.removesuffix(" B")) <= int(stored.removesuffix(" B"))
+
+
 def test_nothing_to_count_has_no_bars(ask: Run, clicks: str) -> None:
     result = ask("histogram", clicks, "--from", "@-2m", "--every", "1m")
     assert "█" not in result.out

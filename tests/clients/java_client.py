@@ -1,6 +1,5 @@
 """Kafka's client for Java, of any version, in a process that takes commands as lines."""
 
-import fcntl
 import subprocess
 import tempfile
 from base64 import b64decode, b64encode
@@ -10,7 +9,7 @@ from itertools import count as numbers
 from pathlib import Path
 from typing import ClassVar, Final
 
-from horolog.bench.apache_kafka import CACHE, SMALL_JVM, jars
+from horolog.bench.apache_kafka import SMALL_JVM, jars
 
 from .access import Access, jaas, java
 from .client import (
@@ -34,10 +33,7 @@ _NO_SETTING: Final = ("0.9.0.1", "0.10.0.1")
 
 def class_path(version: str) -> str:
     """The jars of a version; Maven fetches them the first time. Raises `Unavailable`."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / f"client-{version}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return jars(SOURCES / "pom.xml", {"kafka.version": version})
+    return jars(SOURCES / "pom.xml", {"kafka.version": version})
 
 
 class JavaClient(Client):

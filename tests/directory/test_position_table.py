@@ -1,6 +1,7 @@
 """Positions in memory: what they take there, and what is read of them."""
 
 import tracemalloc
+from random import Random
 from typing import NamedTuple
 
 import pytest
@@ -128,7 +129,7 @@ def size_bytes(name: str, held: Held) -> int:
 @pytest.fixture(params=[2, position_table.PIECE], ids=["small-pieces", "one-piece"])
 def piece(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(position_table, "PIECE", request.param)
-    monkeypatch.setattr(position_table, "_PACKED_AT_ONCE", request.param)
+    monkeypatch.setattr(position_table, "_CHANGED_AT_ONCE", request.param)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -173,19 +174,48 @@ def test_what_is_read_is_what_a_dictionary_has(
     assert table.size_bytes == sum(size_bytes(name, held) for name, held in model.items())
 
 
-@pytest.mark.parametrize("change", ["one", "all", "topic", "used"])
+@pytest.mark.parametrize("change", ["one", "most", "all", "topic", "used"])
 def test_a_change_of_a_large_group_is_made_in_pieces(
     change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(position_table, "PIECE", 10)
+    monkeypatch.setattr(position_table, "_CHANGED_AT_ONCE", 10)
     table = PositionTable()
     entries = [position(5, "a", number, "")._replace(retention_ms=5) for number in range(100)]
     table.apply(PositionChange(COMMIT, "g", [entries[0]._replace(used_ms=7), *entries[1:]]))
     pieces = {
         "one": table.apply_in_pieces(PositionChange(FORGET_SOME, "g", [no_position("a", 0)])),
+        "most": table.apply_in_pieces(PositionChange(FORGET_SOME, "g", entries[10:])),
         "all": table.apply_in_pieces(PositionChange(FORGET, "g", ())),
         "topic": table.forget_topics("a", ()),
         "used": table.first_expiring("g"),
     }
-    assert sum(1 for _ in pieces[change]) >= 10
-    assert len(table) == {"one": 99, "all": 0, "topic": 0, "used": 100}[change]
+    # To drop most positions, their places are looked up first.
+    assert sum(1 for _ in pieces[change]) >= (18 if change == "most" else 10)
+    assert len(table) == {"one": 99, "most": 10, "all": 0, "topic": 0, "used": 100}[change]
+
+
+@given(
+    keys=st.sets(st.tuples(st.sampled_from("abc"), st.integers(0, 30)), max_size=40),
+    at_once=st.integers(1, 50),
+    random=st.randoms(use_true_random=False),
+)
+def test_all_positions_are_sorted_in_short_runs(
+    keys: set[tuple[str, int]], at_once: int, random: Random
+) -> None:
+    """One call that sorts a million positions would keep all threads waiting for a second."""
+    entries = [position(1, topic, partition, "") for topic, partition in keys]
+    random.shuffle(entries)
+    table = PositionTable()
+    table.apply(PositionChange(COMMIT, "g", entries))
+    lengths = [0]
+
+    def noting(values: list[StoredPosition]) -> list[StoredPosition]:
+        lengths.append(len(values))
+        return sorted(values)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(position_table, "_SORTED_AT_ONCE", at_once, raising=False)
+        patch.setattr(position_table, "sorted", noting, raising=False)
+        assert PositionReading(table).of("g") == sorted(entries)
+    assert max(lengths) <= at_once

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
@@ -45,6 +46,23 @@ def test_the_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert len(lines) <= 10
     found = Truncations(tmp_path, QuickFiles()).of("t")
     assert found[-5:] == [cut(number) for number in range(52, 57)]
+
+
+def test_a_topic_with_a_new_id_keeps_its_truncations(tmp_path: Path) -> None:
+    """As the journal does, when a partition whose folder is gone begins anew."""
+    data = DataDirectory(tmp_path / "data")
+    data.open().create_topic("t", 2, {})
+    data.append("t", 1, 2, 3)
+    data.directory.log("t", 0).truncate(1)
+    data.close()
+    former_id = data.topics_file()["t"]["id"]
+    rmtree(data.path / "t-1")
+    for _ in range(2):
+        data.open()
+        new_id = data.topics_file()["t"]["id"]
+        assert new_id != former_id
+        assert [each.topic_id for each in data.directory.truncations.of("t")] == [new_id]
+        data.close()
 
 
 def test_damaged_lines_are_left_out(tmp_path: Path) -> None:

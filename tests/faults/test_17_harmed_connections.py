@@ -132,11 +132,8 @@ async def nothing_left(place: Place) -> AsyncIterator[None]:
     """No more descriptors and tasks afterwards than before."""
     files, tasks = held(place)
     yield
-    for _ in range(1000):  # A loop closes what it was told to close in one of its next turns.
-        if held(place)[0] <= files and held(place)[1] <= tasks:
-            return
-        await asyncio.sleep(0)
-    assert held(place) == (files, tasks)
+    # A loop closes what it was told to close in one of its next turns.
+    await until(lambda: held(place)[0] <= files and held(place)[1] <= tasks)
 
 
 def places(size: int, *, every: bool) -> list[int]:

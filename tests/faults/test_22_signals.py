@@ -62,7 +62,8 @@ class Load:
         self, topic: str, writer: int, when_answered: dict[int, Callable[[], None]]
     ) -> None:
         acks: Acks = 1 if topic == "one" else "all"
-        async with Producer(self.server.native, acks=acks) as producer:
+        # Once the server is gone, tries go on for that long.
+        async with Producer(self.server.native, acks=acks, delivery_timeout_ms=5000) as producer:
             for number in range(1_000_000):
                 value = b"%d %d" % (writer, number)
                 try:

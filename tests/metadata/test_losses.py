@@ -16,6 +16,7 @@ from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.storage.check.verify import verify
+from horolog.storage.directory import position_table
 from horolog.storage.directory.known_files import IDENTITY_FILE
 from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.directory.topics import TopicEntry
@@ -251,6 +252,32 @@ def test_what_an_unclean_election_lost_is_taken_back(folder: Path) -> None:
     first.apply()
     assert not first.metadata.in_doubt
     assert first.plain() == second.plain()
+
+
+def test_a_lost_record_that_was_applied_in_part_is_taken_back(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(position_table, "PIECE", 1)
+    first, second = pair(folder)
+    first.metadata.append(created("a", A, 9))
+    first.metadata.append(created("b", B))
+    positions = [StoredPosition("a", number, 3, -1, 5, "") for number in range(9)]
+    first.metadata.append(PositionsCommitted("g", [(A, each) for each in positions]))
+    first.metadata.append(committed(B, "b", 4))
+    replicate(first, second)
+    before = first.plain()
+    first.metadata.append(TopicDeleted("a", A))
+    commit(first, [first])
+    while len(first.data.directory.committed) == 10:
+        assert first.metadata.next_change() is None
+        assert first.metadata.unfinished
+    second.metadata.lead(2)
+    second.metadata.append(SettingsAltered("b", B, {"retention.ms": "7"}))
+    first.metadata.follow()
+    agree(second, first)
+    replicate(second, first)
+    assert first.plain() == second.plain()
+    assert first.plain().held == before.held
 
 
 def test_what_is_lost_below_the_stored_state_comes_from_the_leader(folder: Path) -> None:

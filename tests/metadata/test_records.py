@@ -172,6 +172,15 @@ def test_a_large_record_is_written_and_read_in_pieces(moved_ms: int) -> None:
     assert in_pieces(decode_in_pieces(data)) == (record, 3)
 
 
+def test_a_deletion_of_many_positions_is_written_and_read_in_pieces() -> None:
+    numbers = range(3 * POSITIONS_IN_PIECE + 1)
+    record = SomeForgotten("g", tuple((ID, "t", number) for number in numbers))
+    data, pieces = in_pieces(encode_in_pieces(record))
+    expected = [2, "some gone", "g", [["t", ID, number] for number in numbers]]
+    assert (data, pieces) == (msgpack.packb(expected), 3)
+    assert in_pieces(decode_in_pieces(data)) == (record, 3)
+
+
 def in_pieces(made: Pieces[R]) -> tuple[R, int]:
     """Return the result, and how often it gave way."""
     pieces = 0

@@ -18,17 +18,23 @@ from horolog.protocol.records.latency import LATENCY_BUCKETS_MS
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.server.broker import Broker
+from horolog.server.handlers.base import Services
+from horolog.server.page import messages
 from horolog.server.page.messages import (
     LARGEST_READ_BYTES,
     OPENED_BYTES,
     SHOWN_CHARACTERS,
     SHOWN_HEADERS,
     show_bytes,
+    stored_bytes,
 )
 from horolog.server.page.routes import ANSWERS, AT_WORK
 from horolog.server.page.topics import TOPICS_AT_ONCE
+from horolog.server.work import Turns
+from horolog.storage.files import Buffer
 from horolog.storage.log.log import Log
 from horolog.storage.read import reader
+from horolog.storage.read.slices import Slice
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, list_offsets, message_set, produce, result
 from horolog.testing.wire import Wire
@@ -250,6 +256,64 @@ async def test_the_latest_of_a_trimmed_and_a_damaged_log(
     latest = (await get("/page/messages", topic="a")).body
     assert [one["offset"] for one in latest["messages"]] == [3, 4, 5]
     assert latest["problem"] != ""
+
+
+async def test_the_latest_of_a_log_that_is_trimmed_meanwhile(
+    broker: Broker, client: Wire, get: Get, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.call(create_topic("a"))
+    for _ in range(9):
+        await client.call(produce("a", message_set(NOW)))
+    give_way, turns = Turns.give_way, 0
+
+    async def trimmed(self: Turns) -> None:
+        nonlocal turns
+        turns += 1
+        if turns == 3:
+            broker.directory.log("a", 0).expiry.trim(9)
+        await give_way(self)
+
+    monkeypatch.setattr(Turns, "give_way", trimmed)
+    answer = await get("/page/messages", topic="a")
+    assert answer.status == 200
+    assert [one["offset"] for one in answer.body["messages"]] == [8]
+
+
+async def test_messages_that_are_trimmed_between_two_reads(
+    broker: Broker, client: Wire, get: Get, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.call(create_topic("a"))
+    for _ in range(9):
+        await client.call(produce("a", message_set(NOW, value=bytes(40_000))))
+    log = broker.directory.log("a", 0)
+
+    async def trimmed(services: Services, found: Slice) -> Buffer | None:
+        log.expiry.trim(9)
+        return await stored_bytes(services, found)
+
+    monkeypatch.setattr(messages, "stored_bytes", trimmed)
+    answer = await get("/page/messages", topic="a", from_=0)
+    assert answer.status == 200
+    assert [one["offset"] for one in answer.body["messages"]] == [0]
+    assert answer.body["next_offset"] == 1
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "created again"])
+async def test_messages_of_a_topic_that_is_deleted_meanwhile(
+    client: Wire, get: Get, again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.call(create_topic("a"))
+    await client.call(produce("a", message_set(NOW)))
+
+    async def deleted(services: Services, found: Slice) -> Buffer | None:
+        await client.call(DeleteTopicsRequest(topic_names=["a"]))
+        if again:
+            await client.call(create_topic("a"))
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(messages, "stored_bytes", deleted)
+    answer = await get("/page/messages", topic="a")
+    assert (answer.status, answer.body) == (404, {"error": "topic 'a' was deleted meanwhile"})
 
 
 async def test_what_is_too_large_is_passed_over(client: Wire, get: Get) -> None:

@@ -269,6 +269,65 @@ def test_append_times_are_those_of_the_first_message_left(server: BrokerThread) 
     assert counts.complete_from_ms == left.append_time_ms + 1
 
 
+def test_what_left_another_partition_before_the_window_explains_nothing(
+    server: BrokerThread,
+) -> None:
+    """A partition that is complete by append time is not named, though it was trimmed later."""
+    store(server, "elsewhere", [[T0, T0], []], [])
+
+    async def fill_and_trim(admin: horolog.Admin) -> None:
+        async with horolog.Producer(server.address) as producer:
+            for _ in range(2):
+                await producer.send("elsewhere", b"v", timestamp_ms=T0, partition=1)
+        for partition in (0, 1):
+            await admin.delete_records("elsewhere", partition, 1)
+
+    begin_ms = server.clock.now_ms() + 30_000
+    server.clock.step(60)
+    with_admin(server, fill_and_trim)
+    with blocking.Consumer(server.address) as consumer:
+        window = consumer.window("elsewhere", begin_ms, None, by="append")
+        assert len(list(window)) == 1
+    until_ms = begin_ms + 60_000
+    counts = with_admin(
+        server, lambda admin: admin.count_by_time("elsewhere", begin_ms, until_ms, by="append")
+    )
+    for found in (window, counts):
+        assert (found.complete_from_ms or 0) > begin_ms
+        assert [each.partition for each in found.removed] == [1]
+
+
+def test_what_removed_no_message_explains_nothing(server: BrokerThread) -> None:
+    """As bytes that a start cuts off behind the end of a clean stop."""
+    store(server, "bytes", [[T0, T0 + 1000, T0 + 2000]], [2])
+
+    async def cut_bytes(broker: Any) -> None:
+        truncations = broker.directory.truncations
+        trim = broker.services.metadata.removals("bytes")[0]
+        truncations.load()
+        truncations.add(
+            trim._replace(
+                cause="truncation",
+                rule="a start found 7 B incomplete or damaged",
+                first_offset=3,
+                end_offset=3,
+                messages=0,
+                first_timestamp_ms=-1,
+                largest_timestamp_ms=-1,
+            )
+        )
+
+    server.in_loop(cut_bytes)
+    found = with_admin(server, partial(_find, topic="bytes", partition=0, at_ms=T0))
+    assert [each.cause for each in found.removed] == ["trim"]
+    path = f"page/find?topic=bytes&partition=0&at={T0}"
+    with urlopen(f"http://{server.http_address}/{path}") as answer:
+        assert [each["cause"] for each in json.load(answer)["removed"]] == ["trim"]
+    assert len(run(server, "explain", "gone", "bytes", "--json").objects) == 2
+    at = run(server, "explain", "gone", "bytes", "--at", str(T0 + 1), "--json")
+    assert [line["cause"] for line in at.objects] == ["trim"]
+
+
 def test_kafka_says_nothing(server: BrokerThread, clicks: str) -> None:
     kafka = f"kafka://{server.kafka_address}"
     assert (

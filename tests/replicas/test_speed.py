@@ -182,7 +182,6 @@ def test_the_first_part_is_half_and_leaves_one(sizes: list[int], first: int) -> 
     assert Serving.first_part(sizes) == first
 
 
-@pytest.mark.timeout(120)
 def test_memory_is_bounded_beside_a_follower_that_stands_still(place: Path) -> None:
     """A leader keeps only what it sent for a follower; a follower keeps one answer or two."""
     with brokers(place, acks_all_durability="written") as all_:

@@ -6,6 +6,7 @@ import gc
 import re
 from collections import deque
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,20 @@ from horolog.protocol.api.groups.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitTopic,
 )
-from horolog.protocol.api.groups.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
+from horolog.protocol.api.groups.offset_fetch import (
+    OFFSET_FETCH,
+    OffsetFetchPartitionResult,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchTopic,
+    OffsetFetchTopicResult,
+)
 from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.log.describe_log import DescribeLogRequest, DescribeLogTopic
 from horolog.protocol.api.log.fetch import FETCH
 from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.api.native import frames as native
+from horolog.protocol.api.pieces import emptied
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.schema import Api
 from horolog.protocol.api.topics.alter_configs import AlterConfigsRequest
@@ -50,7 +59,12 @@ from horolog.server.broker import Broker
 from horolog.server.handlers import HANDLERS
 from horolog.server.network.endpoint import Caller
 from horolog.server.network.sending import AnswerInParts
-from horolog.server.outcomes import CloseConnection, Outcomes, first_error
+from horolog.server.outcomes import (
+    CloseConnection,
+    Outcomes,
+    first_error,
+    first_error_in_pieces,
+)
 from horolog.server.parking import Wait
 from horolog.server.requests import PendingAnswer
 from horolog.testing.logs import RecordedEvents
@@ -487,3 +501,70 @@ async def test_an_answer_that_repeats_long_names_is_written_in_turns(
         response = await client.call(MetadataRequest(topics=topics))
         assert [topic.name for topic in response.topics] == names
         assert begun == written
+
+
+ANSWERS = st.builds(
+    OffsetFetchResponse,
+    error_code=st.sampled_from([0, 0, 30]),
+    topics=st.lists(
+        st.builds(
+            OffsetFetchTopicResult,
+            name=st.just("t"),
+            partitions=st.lists(
+                st.builds(
+                    OffsetFetchPartitionResult,
+                    partition=st.just(0),
+                    error_code=st.sampled_from([0, 0, 0, 3, 29]),
+                ),
+                max_size=5,
+            ),
+        ),
+        max_size=5,
+    ),
+    names=st.lists(st.just("n"), max_size=5),
+)
+
+
+@given(ANSWERS)
+def test_a_large_answer_is_searched_for_errors_and_freed_in_pieces(
+    answer: OffsetFetchResponse,
+) -> None:
+    """So that one with a million positions holds up nobody."""
+    sizes = [len(topic.partitions) for topic in answer.topics]
+    expected, topics = first_error(answer), list(answer.topics)
+    results: list[int] = []
+
+    def search() -> Iterator[None]:
+        results.append((yield from first_error_in_pieces(answer)))
+
+    pieces = sum(1 for _ in search())
+    assert results == [expected]
+    if not expected:
+        assert pieces > len(sizes)
+    freed = [len(topics), *(len(answer.topics) for _ in emptied(answer))]
+    assert (answer.topics, answer.names) == ([], [])
+    assert not any(topic.partitions for topic in topics)
+    assert all(before - after <= 1 for before, after in pairwise(freed))
+
+
+@pytest.mark.parametrize("encoding", [native, kafka], ids=["native", "kafka"])
+async def test_the_positions_of_an_answer_are_freed_when_it_is_written(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, encoding: Any
+) -> None:
+    dispatcher = broker.dispatcher if encoding is native else broker.kafka_dispatcher
+    partitions = [OffsetFetchPartitionResult(partition=number) for number in range(9_000)]
+    response = OffsetFetchResponse(topics=[OffsetFetchTopicResult(name="t", partitions=partitions)])
+    handlers = dict(HANDLERS) | {OFFSET_FETCH.key: lambda *_: response}
+    monkeypatch.setattr(dispatcher, "_handlers", handlers)
+    version = OFFSET_FETCH.last_version(native=encoding is native)
+    asked = OffsetFetchRequest(group_id="g", topics=[])
+    frame = encoding.encode_request(OFFSET_FETCH, version, 1, "me", asked)[4:]
+    answer = dispatcher.answer_one(frame, CALLER)
+    assert isinstance(answer, PendingAnswer)
+    await until(answer.ready.done)
+    made = answer.make()
+    content = bytes(made) if isinstance(made, bytes) else b"".join(made.parts)
+    _, body = encoding.open_response(content[4:])
+    found = encoding.decode_body(OffsetFetchResponse, version, body)
+    assert [each.partition for each in found.topics[0].partitions] == list(range(9_000))
+    assert (response.topics, partitions) == ([], [])

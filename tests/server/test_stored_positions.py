@@ -203,6 +203,22 @@ async def test_changes_after_a_large_commit_do_not_overtake_it(tmp_path: Path) -
         assert held.names() == ["job"]
 
 
+async def test_a_commit_whose_client_is_gone_counts_until_it_is_applied(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (store, held, broker):
+        log = broker.directory.metadata.log
+        large, end_offset = in_windows(3 * POSITIONS_IN_PIECE, 1), log.log_end_offset
+        turns_given(broker)
+        committing = store.positions.commit("job", large)
+        while log.log_end_offset == end_offset:  # noqa: ASYNC110 - of the same loop
+            await asyncio.sleep(0)
+        assert held.names() == []
+        committing.cancel()
+        await asyncio.sleep(0)
+        await store.positions.forget("job")
+        await until(lambda: broker.directory.metadata.applied == log.log_end_offset)
+        assert held.names() == []
+
+
 async def test_a_broker_that_leads_no_more_meanwhile_does_not_append_a_large_commit(
     tmp_path: Path,
 ) -> None:

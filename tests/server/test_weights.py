@@ -10,9 +10,22 @@ from typing import Any
 import pytest
 
 from horolog.protocol.api.encodings import Encoding
+from horolog.protocol.api.groups.offset_fetch import (
+    OFFSET_FETCH,
+    OffsetFetchRequest,
+    OffsetFetchTopic,
+)
 from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.log.count_by_time import COUNT_BY_TIME, CountByTimeRequest
 from horolog.protocol.api.log.describe_log import DESCRIBE_LOG, DescribeLogRequest, DescribeLogTopic
+from horolog.protocol.api.log.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
+from horolog.protocol.api.log.list_offsets import (
+    LATEST,
+    LIST_OFFSETS,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.registry import APIS
@@ -42,11 +55,13 @@ from horolog.server.broker import Broker
 from horolog.server.network.endpoint import Caller
 from horolog.server.requests import PendingAnswer
 from horolog.server.weights import LARGE_BYTES, weight_of
-from horolog.testing.requests import create_topic
+from horolog.testing.requests import create_topic, message_set, produce
 from horolog.testing.wire import Wire
 
+AT_14 = 1_479_132_000_000
 CALLER = Caller(("127.0.0.1", 7070), "127.0.0.1")
 ITEMS = 200
+NAMED = 100
 FIXED_BYTES = 8 * 1024
 """What a request takes that has no items, beyond what it is taken for: it is gone at once."""
 
@@ -187,6 +202,72 @@ async def test_windows_that_are_described(broker: Broker, client: Wire, base: st
         if took > taken_for:
             heavier[api.name] = took, taken_for
     assert heavier == {}
+
+
+def wanted(partitions: int, **fields: Any) -> list[FetchPartition]:
+    return [
+        FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1 << 20, **fields)
+        for number in range(partitions)
+    ]
+
+
+def fetch_of(topics: dict[str, list[FetchPartition]]) -> FetchRequest:
+    named = [FetchTopic(name=name, partitions=wanted) for name, wanted in topics.items()]
+    return FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=named)
+
+
+def naming_windows() -> dict[str, tuple[Api, Any]]:
+    """Requests for many windows of `a`, whose partition 0 has messages of 14 o'clock."""
+    names = [f"a..{AT_14 - number}..1h" for number in range(NAMED)]
+    far = [FetchPartition(partition=0, fetch_offset=1 << 60, partition_max_bytes=1)]
+    places = [ListOffsetsPartition(partition=0, timestamp=LATEST)]
+    listed = [ListOffsetsTopic(name=name, partitions=places) for name in names]
+    read = [OffsetFetchTopic(name=name, partitions=[0]) for name in names]
+    return {
+        "each": (FETCH, fetch_of({name: wanted(1) for name in names})),
+        "by append time": (FETCH, fetch_of({f"{name}..append": wanted(1) for name in names})),
+        "partitions of one": (FETCH, fetch_of({names[0]: wanted(NAMED)})),
+        "one partition": (FETCH, fetch_of({names[0]: wanted(1) * NAMED})),
+        "one partition out of range": (FETCH, fetch_of({names[0]: far * NAMED})),
+        "missing partitions": (FETCH, fetch_of({name: wanted(NAMED + 1)[-1:] for name in names})),
+        "places": (LIST_OFFSETS, ListOffsetsRequest(topics=listed)),
+        "positions": (OFFSET_FETCH, OffsetFetchRequest(group_id="g", topics=read)),
+    }
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize("encoding", [native, kafka], ids=["native", "kafka"])
+async def test_windows_that_are_read(broker: Broker, client: Wire, encoding: Encoding) -> None:
+    await client.call(create_topic("a", partitions=NAMED))
+    await client.call(produce("a", message_set(AT_14, AT_14 + 1)))
+    requests = naming_windows()
+    if encoding.NATIVE:
+        times = {"window_from_ms": AT_14 + 1, "window_until_ms": AT_14 + 2}
+        requests["without topics of their own"] = FETCH, fetch_of({"a": wanted(NAMED, **times)})
+    heavier = {}
+    for kind, (api, body) in requests.items():
+        for _ in range(2):
+            took, taken_for = await answered(broker, encoding, api, body)
+        if took > taken_for:
+            heavier[kind] = took, taken_for
+    assert heavier == {}
+
+
+async def test_windows_in_a_small_frame_are_small(broker: Broker, client: Wire) -> None:
+    """Such frames are not counted: there is one search for each connection at a time."""
+    await client.call(create_topic("a"))
+    for encoding in (native, kafka):
+        for version in FETCH.versions(native=encoding.NATIVE):
+            weight = weight_of(FETCH.key, version, encoding.NATIVE)
+            number = 0
+            while True:
+                body = fetch_of({"a..1479132000000..1h": wanted(1) * (number + 1)})
+                frame = encoding.encode_request(FETCH, version, 1, None, body)
+                if len(frame) > weight.small_frame_bytes:
+                    break
+                number += 1
+                assert weight.of_request(broker.services, body, version) <= LARGE_BYTES
+            assert number > 5
 
 
 def test_the_size_of_a_frame_bounds_what_is_made_of_it() -> None:

@@ -1,13 +1,16 @@
 """`horolog export`: windows of time in Parquet files."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyarrow import parquet
 
 from horolog import NewRecord, blocking, read_window
+from horolog.cli import export
+from horolog.protocol.api.log.list_offsets import EARLIEST
 from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult
 from horolog.tests.cli.conftest import ask, run, server
@@ -170,3 +173,66 @@ def test_messages_without_a_time_are_counted(
     reader = read_window(server.address, "untimed", T0 + 1, None)
     assert reader.schema.metadata[b"horolog.untimed"] == b"5"
     assert reader.read_all().num_rows == 0
+
+
+@pytest.fixture(scope="module")
+def both_ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
+    data = tmp_path_factory.mktemp("both") / "data"
+    with BrokerThread(data, {"kafka.listen": "127.0.0.1:0"}) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize(
+    ("before", "told"),
+    [
+        (1, []),
+        (
+            4,
+            [
+                "horolog: {}-0: offsets 2 to 3 were deleted before they were reached; from "
+                "2016-11-14T18:00:00.000Z on, messages may be missing"
+            ],
+        ),
+    ],
+)
+@pytest.mark.parametrize("kafka", [True, False])
+def test_what_is_deleted_between_two_files_is_said(
+    both_ports: BrokerThread,
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    before: int,
+    told: list[str],
+    kafka: bool,
+) -> None:
+    """A Kafka cluster says only where its logs begin: what was not reached may be missing. A file
+    that is written already lacks nothing."""
+    server = both_ports
+    topic = f"passed-{before}-{kafka}"
+    with blocking.Admin(server.address) as admin, blocking.Producer(server.address) as producer:
+        admin.create_topic(topic, partitions=2, settings={"retention.ms": "-1"})
+        for minute in (0, 59, 61, 125, 130, 185):
+            record = NewRecord(b"%d" % minute, b"k", T0 + minute * MINUTE_MS)
+            producer.send_many(topic, [record], partition=0)
+    write = export._export
+
+    def delete_behind(file: export.ExportedFile, *rest: Any, **options: Any) -> int | None:
+        count = write(file, *rest, **options)
+        with blocking.Admin(server.address) as admin:
+            if admin.list_offsets(topic, 0, [EARLIEST])[0].offset == 0:
+                admin.delete_records(topic, 0, before)
+        return count
+
+    monkeypatch.setattr(export, "_export", delete_behind)
+    span = ("--from", "@2016-11-14T17:00:00Z:2016-11-14T21:00:00Z", "--every", "1h")
+    to = ("--to", tmp_path / "o.parquet", "--json")
+    address = f"kafka://{server.kafka_address}" if kafka else server.address
+    result = run("export", topic, *span, *to, "--server", address)
+    counts = [2, 1, 2, 1] if before == 1 else [2, 1, 1]
+    assert [each["messages"] for each in result.objects] == counts
+    *lines, count = result.err.splitlines()
+    if kafka:
+        assert lines == [line.format(topic) for line in told]
+    else:
+        assert bool(lines) is bool(told)
+    assert "messages in" in count

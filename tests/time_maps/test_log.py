@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from horolog.protocol.errors import UnknownTopicOrPartition
 from horolog.storage.index.index_checksums import parse_checksums
 from horolog.storage.index.time_map import BLOCK_BYTES
 from horolog.storage.read import windows
@@ -327,6 +328,31 @@ def test_an_append_that_is_taken_back_is_in_no_map(
     append_sets(log, range(10, 20))
     assert_exact(folder)
     folder.restart()
+    assert_exact(folder)
+
+
+def test_a_map_of_a_deleted_log_is_not_stored_beside_the_next_log_there(folder: LogFolder) -> None:
+    """It was made in a thread while the topic was deleted, and created again."""
+    filled(folder)
+    folder.log.close()
+    for path in folder.path.glob("*.timemap"):
+        path.unlink()
+    deleted = folder.open()
+    deleted.prepare()
+    segment = deleted.segments[0]
+    assert windows.is_unmapped(segment)
+    mapping, cuts = windows.mapping(deleted, segment), segment.cuts
+    mapping.run()
+    deleted.abandon()
+    shutil.rmtree(folder.path)
+    folder.path.mkdir()
+    log = folder.open()
+    append_sets(log, range(20), start_ms=START_MS + 1_000_000)
+    stored = (folder.path / name_of(0)).read_bytes()
+    assert stored
+    with pytest.raises(UnknownTopicOrPartition):
+        windows.apply_mapping(deleted, segment, mapping, cuts)
+    assert (folder.path / name_of(0)).read_bytes() == stored
     assert_exact(folder)
 
 

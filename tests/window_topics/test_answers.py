@@ -140,7 +140,6 @@ async def fill(
     ]
 
 
-@pytest.mark.timeout(120)
 @examples(60)
 @given(
     sent=sent_sets(),

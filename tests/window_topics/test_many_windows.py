@@ -23,6 +23,7 @@ from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.protocol.errors import UnknownTopicOrPartition
 from horolog.protocol.records.layout import Codec
 from horolog.server.broker import Broker
+from horolog.server.handlers import window_fetch, window_offsets
 from horolog.server.handlers.window_fetch import WINDOW_COUNTS_AS
 from horolog.storage.log.recent_appends import TimeIntervals
 from horolog.storage.read.window_sets import LogWindow
@@ -240,6 +241,27 @@ async def test_names_are_parsed_in_turns(
         assert codes == {UnknownTopicOrPartition.code}
     else:
         assert {_code_of(by_name[name]) for name in own} == {0}
+
+
+@pytest.mark.parametrize("kind", ["fetch", "list-offsets"])
+async def test_windows_whose_base_is_created_while_names_are_parsed(
+    broker: Broker, client: Wire, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are unknown, as before: clients ask again after this error, and after no other."""
+    module = window_fetch if kind == "fetch" else window_offsets
+    split = module.split_windows
+
+    async def then_created(*arguments: Any) -> Any:
+        found = await split(*arguments)
+        broker.directory.create_topic("missing", 1, {})
+        return found
+
+    monkeypatch.setattr(module, "split_windows", then_created)
+    answer = await client.call(reading(kind, *names_of("missing")), 7)
+    assert {_code_of(topic) for topic in answer.topics} == {UnknownTopicOrPartition.code}
+    monkeypatch.undo()
+    answer = await client.call(reading(kind, *names_of("missing")), 7)
+    assert {_code_of(topic) for topic in answer.topics} == {0}
 
 
 def _code_of(topic: Any) -> int:

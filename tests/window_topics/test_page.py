@@ -5,8 +5,6 @@ from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 
-import pytest
-
 from horolog.tests.pages.shell import Shell, blocks, commands, comparable
 
 PAGE = "kafka-windows.md"
@@ -20,7 +18,6 @@ OTHERS = {
 """The sessions with programs of others, and the files that these have on the page."""
 
 
-@pytest.mark.timeout(120)
 def test_the_page_shows_what_happens(tmp_path: Path, require_program: Callable[[str], str]) -> None:
     require_program("kcat")
     page = blocks(PAGE)

@@ -193,6 +193,28 @@ async def test_a_window_of_append_times(broker: Broker, looks: list[int]) -> Non
         await reader.wakes(await reader.parked("t..20161114T14Z..append"), message_set(AT_14))
 
 
+async def test_a_reader_of_a_window_and_its_base_searches_once(
+    broker: Broker, looks: list[int]
+) -> None:
+    """Both wait for the same partition."""
+    async with waiting_at(broker) as reader:
+        await KINDS["plain"](reader, 0)
+        request = fetch(WINDOW, (0, 1), max_wait_ms=60_000, min_bytes=1)
+        request.topics += fetch("t", (0, 1)).topics
+        waiting = asyncio.create_task(reader.reader.call(request, 10))
+        async with asyncio.timeout(20):
+            while not len(broker.services.fetches):  # noqa: ASYNC110 - of the same loop
+                await asyncio.sleep(0)
+        searched, parked = len(looks), broker.services.fetches.by_awaited["t", 0].copy()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert broker.services.fetches.by_awaited["t", 0] == parked
+        assert len(looks) == searched
+        await KINDS["plain"](reader, 0)
+        answer = await waiting
+        assert [len(each.partitions[0].records) > 0 for each in answer.topics] == [True, False]
+
+
 async def test_what_is_noted_goes_when_nobody_waits(broker: Broker) -> None:
     async with waiting_at(broker) as reader:
         await KINDS["plain"](reader, 0)

@@ -113,7 +113,9 @@ class ListOffsetsPartitionResult:
         native=True,
         default=-1,
         doc="For a target that is a time, or -1, from version 1 on: the time, by `by`, from which "
-        "on no message has left the partition. 0: none has left it; -1: it is not known.",
+        "on no message has left the partition. 0: none has left it; -1: it is not known. If the "
+        "topic is a window: the same by the times of the window, and 0 if no message that left the "
+        "partition was in the window.",
     )
 
 

@@ -49,7 +49,6 @@ async def broker(tmp_path: Path, files: FaultyFiles) -> AsyncIterator[Broker]:
         log_stream=io.StringIO(),
         http_listen="off",
         retention_ms=-1,
-        request_deadline_ms=500,
         file_delete_delay_ms=0,
     ) as started:
         yield started
@@ -248,8 +247,10 @@ async def test_handles_go_with_the_connection(
         await until(lambda: broker.connections() == 2)
         client.close()
         await until(lambda: broker.connections() == 1)
-    assert files.open_count == before
-    assert len(os.listdir("/proc/self/fd")) <= descriptors
+    # A thread may be reading a part of an answer that is not sent any more.
+    await until(lambda: files.open_count == before)
+    # The loop closes a socket after it has said that the connection is lost.
+    await until(lambda: len(os.listdir("/proc/self/fd")) <= descriptors)
 
 
 async def test_without_free_handles_it_is_read(

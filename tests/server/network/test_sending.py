@@ -207,6 +207,26 @@ async def test_what_is_worked_on_counts_as_work_until_it_is_done_and_as_left_unt
     assert (queue.work_bytes, queue.finished_bytes, queue.large) == (0, 0, 0)
 
 
+async def test_what_waits_counts_elsewhere_and_as_left_once_its_wait_is_over() -> None:
+    queue = AnswerQueue(Turns())
+    first, second = deferred(b"1"), deferred(b"2")
+    for each in first, second:
+        each.work_bytes, each.is_large, each.is_waiting = 7, True, True
+        queue.add(each)
+    assert (queue.work_bytes, queue.finished_bytes, queue.large) == (0, 0, 2)
+    come(second)
+    await settle()
+    assert (queue.work_bytes, queue.finished_bytes, queue.large) == (0, 7, 2)
+    come(first)
+    assert queue.take(NO_LIMIT) == [b"1", b"2"]
+    assert (queue.work_bytes, queue.finished_bytes, queue.large) == (0, 0, 0)
+    queue.add(waiting := deferred(b"3"))
+    waiting.work_bytes, waiting.is_waiting = 7, True
+    queue.cancel()
+    await settle()
+    assert (queue.work_bytes, queue.finished_bytes, queue.large) == (0, 0, 0)
+
+
 async def test_an_answer_that_is_deferred_again_counts_again() -> None:
     queue = AnswerQueue(Turns())
     second = deferred(b"2")

@@ -20,7 +20,7 @@ from horolog.protocol.api.log.describe_log import (
 )
 from horolog.protocol.api.log.list_offsets import LATEST
 from horolog.protocol.api.native import frames as native
-from horolog.protocol.api.topics.metadata import MetadataRequest
+from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.protocol.limits import LENGTH_BYTES, MAX_INTERVALS
 from horolog.server import weights
 from horolog.server.broker import Broker
@@ -287,6 +287,29 @@ async def test_the_metric_shows_what_is_worked_on(
     client.send_together(LARGE)
     await until(lambda: len(begun) == 1)
     assert f"horolog_buffered_bytes {LARGE_BYTES}" in broker.metrics_text().decode()
+
+
+async def test_a_request_that_takes_more_than_its_frame_needs_room_but_no_turn(
+    broker: Broker, client: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether another large request begins in the same pass of the event loop decides nothing."""
+    memory, check = broker._connections.held_memory, broker.dispatcher._check_room
+
+    checks = 0
+
+    def checked(exchange: Any, request: Any, admit: Any) -> None:
+        nonlocal checks
+        checks += 1
+        memory._turn_is_taken = True
+        exchange.work_bytes = 0
+        check(exchange, request, admit)
+
+    monkeypatch.setattr(broker.dispatcher, "_check_room", checked)
+    await client.call(create_topic("a"))
+    windows = [MetadataTopic(name=f"a..{10**12 + number}..1h") for number in range(10_000)]
+    answer = await client.call(MetadataRequest(topics=windows))
+    assert [topic.error_code for topic in answer.topics] == [0] * len(windows)
+    assert checks == 1
 
 
 def test_heartbeats_are_small() -> None:
