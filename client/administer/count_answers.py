@@ -10,11 +10,11 @@ from ...protocol.api.log.count_by_time import (
     CountByTimeRequest,
     CountByTimeResponse,
 )
-from ...protocol.errors import CodedError, UnsupportedVersion
+from ...protocol.errors import HorologError
 from ..cluster.route import Route
 from ..cluster.targets import PartitionLeader
 from ..consume.time_bounds import APPEND
-from ..errors import ConnectionFailed
+from ..errors import ClientClosed
 from ..responses import check
 
 _UNTIMED_S: Final = 2.0
@@ -66,6 +66,8 @@ async def count_untimed(
                 # The shortest window costs the broker least.
                 async for answer in count_answers(cluster, topic, partition, (0, 1), 1, by):
                     found += answer.untimed
-    except (CodedError, ConnectionFailed, TimeoutError, UnsupportedVersion):
+    except ClientClosed:
+        raise
+    except (HorologError, TimeoutError):
         return None
     return found

@@ -19,6 +19,7 @@ from horolog import (
     TimeWindow,
     blocking,
 )
+from horolog.protocol.api.log.count_by_time import CountByTimeResponse
 from horolog.server.broker import Broker
 from horolog.testing.broker import BrokerThread, running_broker
 
@@ -228,3 +229,20 @@ async def test_a_close_that_is_cancelled_closes_the_connections(
         await closing
     with pytest.raises(ClientClosed):
         await consumer._cluster.partition_counts(["t"])
+
+
+async def test_an_answer_that_goes_back_costs_only_the_count(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The messages without a time are counted after a window, which is not lost with the count."""
+    async with Consumer(str(broker.addresses.native)) as consumer:
+        window = consumer.window("t", None, None)
+        await anext(window)
+        assert await window.count_untimed() == 0
+        back = CountByTimeResponse(next_offset=0)
+
+        async def answer(*asked: object, **options: object) -> CountByTimeResponse:
+            return back
+
+        monkeypatch.setattr(window._cluster, "request", answer)
+        assert await window.count_untimed() is None
