@@ -2,8 +2,9 @@
 as JSON.
 
 A line is appended and synced before its log is truncated. A line that a power cut left incomplete
-is left out. A file with `MAX_LINES` lines is written anew, with the later half. Of a file that has
-grown beyond `MAX_FILE_BYTES` in another way only the end is read.
+is left out. A file with `MAX_LINES` lines, or whose last change failed, is written anew, with the
+later half of the lines at most. Of a file that has grown beyond `MAX_FILE_BYTES` in another way
+only the end is read.
 """
 
 import json
@@ -42,6 +43,9 @@ class Truncations:
         self._lines = 0
         self._size_bytes = 0
         """Size of the complete lines."""
+        self._change_failed = False
+        """Whether the last change of the file failed. After a failed sync another sync of the same
+        file would prove nothing."""
 
     def load(self) -> None:
         """Read the file into memory, so that no request waits for the disk. Raises `OSError`."""
@@ -60,17 +64,19 @@ class Truncations:
         """Record a truncation; it is on stable storage when this returns. Raises `OSError`."""
         journal = self._read()
         journal.add(removal)
-        if self._lines >= MAX_LINES:
+        if self._lines >= MAX_LINES or self._change_failed:
             self._rewrite(journal)
             return
         line = _line(removal)
         is_new = not self._files.exists(self._path)
+        self._change_failed = True
         with closing(self._files.open(self._path, create=True)) as file:
             file.truncate(self._size_bytes)  # Without what a power cut left incomplete.
             file.pwrite(line, self._size_bytes)
             file.sync()
         if is_new:
             self._files.sync_directory(self._path.parent)
+        self._change_failed = False
         self._size_bytes += len(line)
         self._lines += 1
 
@@ -84,8 +90,10 @@ class Truncations:
     def _rewrite(self, journal: Journal) -> None:
         # Half of the lines at most, so that the next rewriting is far off.
         lines = [_line(removal) for removal in journal][-MAX_LINES // 2 :]
+        self._change_failed = True
         with replacing(self._files, self._path) as file:
             file.pwrite(b"".join(lines), 0)
+        self._change_failed = False
         self._lines, self._size_bytes = len(lines), sum(map(len, lines))
 
     def _read(self) -> Journal:

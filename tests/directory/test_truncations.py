@@ -1,5 +1,6 @@
 """The file of truncations: bounded, whole after a power cut, and never an obstacle."""
 
+import errno
 import json
 from pathlib import Path
 from shutil import rmtree
@@ -10,7 +11,7 @@ from horolog.storage.directory import truncations as module
 from horolog.storage.directory.journal import Cause, Removal
 from horolog.storage.directory.truncations import TRUNCATIONS_FILE, Truncations
 from horolog.testing.directories import DataDirectory
-from horolog.testing.files import QuickFiles
+from horolog.testing.files import FaultyFiles, QuickFiles
 
 ID = "0" * 22
 
@@ -46,6 +47,29 @@ def test_the_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert len(lines) <= 10
     found = Truncations(tmp_path, QuickFiles()).of("t")
     assert found[-5:] == [cut(number) for number in range(52, 57)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "before"),
+    [("pwrite", 0), ("sync", 0), ("sync_directory", 0), ("pwrite", 2), ("sync", 2)],
+)
+def test_a_file_whose_change_failed_is_replaced(tmp_path: Path, kind: str, before: int) -> None:
+    """After a failed sync another sync of the same file proves nothing."""
+    files = FaultyFiles(QuickFiles())
+    truncations = Truncations(tmp_path, files)
+    for number in range(before):
+        truncations.add(cut(number))
+    files.fail(kind, errno.ENOSPC)
+    with pytest.raises(OSError, match="No space"):
+        truncations.add(cut(before))
+    files.operations.clear()
+    truncations.add(cut(before + 1))
+    assert ("sync", TRUNCATIONS_FILE) not in files.operations
+    assert ("rename", TRUNCATIONS_FILE + ".tmp") in files.operations
+    files.operations.clear()
+    truncations.add(cut(before + 2))
+    assert ("sync", TRUNCATIONS_FILE) in files.operations
+    assert Truncations(tmp_path, files).of("t") == [cut(number) for number in range(before + 3)]
 
 
 def test_a_topic_with_a_new_id_keeps_its_truncations(tmp_path: Path) -> None:

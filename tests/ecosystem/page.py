@@ -14,9 +14,9 @@ _HEAD: Final = """\
 
 `make ecosystem` runs each of these, unchanged, as its registry has it: celery, faust-streaming and
 Spark's source and sink at the broker of [the fixture](testing.md) `kafka_bootstrap`; the others,
-and all windows by name, at a broker in a process of its own. Every test run has the first one. [A
-window by its name](kafka-windows.md) means: from the first message to the last one and the end,
-then late messages, also of a partition that had none.
+and all windows by name, at a broker in a process of its own. Every test run includes the program in
+the first row. [A window by its name](kafka-windows.md) means: the program reads the window from its
+first message to the end, and then late messages, also in a partition that had none.
 """
 
 _WINDOW: Final = "a window by its name"
