@@ -15,7 +15,7 @@ PASS_SECONDS: Final = 0.005
 """Processor time for checking and answering parked requests in one turn of the event loop."""
 
 WOKEN_AT_ONCE: Final = 64
-"""Maximum number of requests checked before those whose condition holds are woken."""
+"""Maximum number of waiting requests that are checked before the satisfied ones are woken."""
 
 CHECKED_AT_ONCE: Final = 8
 """Requests that are checked between two readings of the clock: a check of a fetch that waits for

@@ -54,7 +54,7 @@ TICK_SECONDS: Final = 0.02
 """How often a broker is told the time of a clock that runs faster than the machine's."""
 
 CATCH_UP_SECONDS: Final = 1.0
-"""A broker that was stopped for less time starts without running what became due meanwhile."""
+"""After a shorter stop, a broker starts without running the tasks that fell due during the stop."""
 
 T = TypeVar("T")
 

@@ -129,7 +129,7 @@ def test_a_promotion_says_why_it_would_lose() -> None:
     assert node.leader is not None
 
 
-def a_leader_of_an_epoch_that_nobody_heard_of() -> HandSimulation:
+def a_leader_of_an_unknown_epoch() -> HandSimulation:
     """Broker 1 has led alone in epoch 1001, and is down. Broker 2, which did not hear of that,
     leads in epoch 2, because an operator accepted a loss."""
     cluster = simulation(1)
@@ -165,7 +165,7 @@ def leads_in(machine: Machine) -> int | None:
 
 
 def test_a_leader_goes_on_when_an_old_leader_with_a_newer_epoch_follows_it() -> None:
-    cluster = a_leader_of_an_epoch_that_nobody_heard_of()
+    cluster = a_leader_of_an_unknown_epoch()
     first, second = cluster.machines[1], cluster.machines[2]
     cluster.restart(first, follows=2)
     rounds(cluster)
@@ -177,7 +177,7 @@ def test_a_leader_goes_on_when_an_old_leader_with_a_newer_epoch_follows_it() -> 
 
 def test_a_leader_stops_when_a_follower_of_a_newer_leader_follows_it() -> None:
     """That leader may still be there."""
-    cluster = a_leader_of_an_epoch_that_nobody_heard_of()
+    cluster = a_leader_of_an_unknown_epoch()
     second = cluster.machines[2]
     hello = hello_of(Member(3, 7), NO_EPOCH, 1001, {})
     assert second.node is not None
@@ -187,8 +187,8 @@ def test_a_leader_stops_when_a_follower_of_a_newer_leader_follows_it() -> None:
     assert second.directory.identity.highest_epoch == 1001
 
 
-def test_a_broker_that_has_not_led_outlives_nobody() -> None:
-    cluster = a_leader_of_an_epoch_that_nobody_heard_of()
+def test_a_broker_that_has_not_led_outlives_no_leader() -> None:
+    cluster = a_leader_of_an_unknown_epoch()
     empty = cluster.machines[1]
     empty.directory = cluster.new_directory(1)
     cluster.restart(empty, follows=None)
@@ -201,7 +201,7 @@ def test_a_broker_that_has_not_led_outlives_nobody() -> None:
 
 def test_a_leader_does_not_lead_again_after_one_that_knew_no_better() -> None:
     """The epoch of broker 2 is the older one, but it led later, and its messages count."""
-    cluster = a_leader_of_an_epoch_that_nobody_heard_of()
+    cluster = a_leader_of_an_unknown_epoch()
     first, second = cluster.machines[1], cluster.machines[2]
     cluster.restart(second, follows=1)
     cluster.restart(first, follows=None)
@@ -217,7 +217,7 @@ def test_a_leader_does_not_lead_again_after_one_that_knew_no_better() -> None:
 
 def test_a_leader_leads_again_where_a_follower_led_before_it_followed() -> None:
     """The follower knows an epoch in which it led, and which this leader never heard of."""
-    cluster = a_leader_of_an_epoch_that_nobody_heard_of()
+    cluster = a_leader_of_an_unknown_epoch()
     first, second = cluster.machines[1], cluster.machines[2]
     cluster.restart(second, follows=1)
     cluster.restart(first, follows=None)

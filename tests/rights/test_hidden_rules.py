@@ -1,5 +1,5 @@
-"""Why messages left a topic may reveal its settings and users: both are hidden from clients that
-may not describe its configs, and all else is told."""
+"""The rule by which messages left a topic may reveal settings and users. The broker hides both from
+clients that may not describe its configs, and answers everything else."""
 
 import asyncio
 import json

@@ -529,7 +529,7 @@ ANSWERS = st.builds(
 def test_a_large_answer_is_searched_for_errors_and_freed_in_pieces(
     answer: OffsetFetchResponse,
 ) -> None:
-    """So that one with a million positions holds up nobody."""
+    """An answer with a million positions must not hold the event loop."""
     sizes = [len(topic.partitions) for topic in answer.topics]
     expected, topics = first_error(answer), list(answer.topics)
     results: list[int] = []
