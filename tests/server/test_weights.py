@@ -3,8 +3,8 @@
 import asyncio
 import gc
 import tracemalloc
-from collections.abc import AsyncIterator
-from itertools import count
+from collections.abc import AsyncIterator, Iterable
+from itertools import count, islice, repeat
 from typing import Any
 
 import pytest
@@ -62,6 +62,7 @@ AT_14 = 1_479_132_000_000
 CALLER = Caller(("127.0.0.1", 7070), "127.0.0.1")
 ITEMS = 200
 NAMED = 100
+ATTEMPTS = 5
 FIXED_BYTES = 8 * 1024
 """What a request takes that has no items, beyond what it is taken for: it is gone at once."""
 
@@ -140,21 +141,38 @@ async def answered(broker: Broker, encoding: Encoding, api: Api, body: Any) -> t
     return tracemalloc.get_traced_memory()[1] - before, taken_for + FIXED_BYTES
 
 
+async def heavier(
+    broker: Broker, encoding: Encoding, api: Api, bodies: Iterable[Any]
+) -> tuple[int, int] | None:
+    """What a request took and was taken for, if it took more each time.
+
+    The first one imports modules and opens logs. A task of the broker that runs while a later one
+    waits adds its memory: so the least of several counts.
+    """
+    first, *others = islice(bodies, 1 + ATTEMPTS)
+    await answered(broker, encoding, api, first)
+    least = None
+    for body in others:
+        took, taken_for = await answered(broker, encoding, api, body)
+        if took <= taken_for:
+            return None
+        least = min(least or (took, taken_for), (took, taken_for))
+    return least
+
+
 @pytest.mark.usefixtures("traced")
 @pytest.mark.parametrize("encoding", [native, kafka], ids=["native", "kafka"])
 async def test_requests_with_many_items(broker: Broker, encoding: Encoding) -> None:
     """Of each kind; what is imported for the first one, and kept, is not its."""
-    heavier = {}
+    too_heavy = {}
     for api in APIS.values():
         versions = api.versions(native=encoding.NATIVE)
         if not versions or api is PRODUCE or not has_arrays(api.request):
             continue
-        for _ in range(2):
-            body = Maker(versions[-1], encoding).message(api.request)
-            took, taken_for = await answered(broker, encoding, api, body)
-        if took > taken_for:
-            heavier[api.name] = took, taken_for
-    assert heavier == {}
+        bodies = map(Maker(versions[-1], encoding).message, repeat(api.request))
+        if found := await heavier(broker, encoding, api, bodies):
+            too_heavy[api.name] = found
+    assert too_heavy == {}
 
 
 @pytest.mark.usefixtures("traced")
@@ -171,13 +189,11 @@ async def test_answers_that_have_more_than_what_is_named(broker: Broker, client:
         COUNT_BY_TIME: count,
         DESCRIBE_CONFIGS: DescribeConfigsRequest(resources=[own]),
     }
-    heavier = {}
+    too_heavy = {}
     for api, body in bodies.items():
-        await answered(broker, native, api, body)
-        took, taken_for = await answered(broker, native, api, body)
-        if took > taken_for:
-            heavier[api.name] = took, taken_for
-    assert heavier == {}
+        if found := await heavier(broker, native, api, repeat(body)):
+            too_heavy[api.name] = found
+    assert too_heavy == {}
 
 
 @pytest.mark.usefixtures("traced")
@@ -195,13 +211,11 @@ async def test_windows_that_are_described(broker: Broker, client: Wire, base: st
         DESCRIBE_CONFIGS: DescribeConfigsRequest(resources=resources, include_synonyms=True),
         METADATA: MetadataRequest(topics=[MetadataTopic(name=name) for name in names]),
     }
-    heavier = {}
+    too_heavy = {}
     for api, body in bodies.items():
-        await answered(broker, native, api, body)
-        took, taken_for = await answered(broker, native, api, body)
-        if took > taken_for:
-            heavier[api.name] = took, taken_for
-    assert heavier == {}
+        if found := await heavier(broker, native, api, repeat(body)):
+            too_heavy[api.name] = found
+    assert too_heavy == {}
 
 
 def wanted(partitions: int, **fields: Any) -> list[FetchPartition]:
@@ -244,13 +258,11 @@ async def test_windows_that_are_read(broker: Broker, client: Wire, encoding: Enc
     if encoding.NATIVE:
         times = {"window_from_ms": AT_14 + 1, "window_until_ms": AT_14 + 2}
         requests["without topics of their own"] = FETCH, fetch_of({"a": wanted(NAMED, **times)})
-    heavier = {}
+    too_heavy = {}
     for kind, (api, body) in requests.items():
-        for _ in range(2):
-            took, taken_for = await answered(broker, encoding, api, body)
-        if took > taken_for:
-            heavier[kind] = took, taken_for
-    assert heavier == {}
+        if found := await heavier(broker, encoding, api, repeat(body)):
+            too_heavy[kind] = found
+    assert too_heavy == {}
 
 
 async def test_windows_in_a_small_frame_are_small(broker: Broker, client: Wire) -> None:
