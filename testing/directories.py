@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from random import Random
@@ -128,12 +129,23 @@ class DataDirectory:
 
     def copy(self, path: Path, **settings: object) -> "DataDirectory":
         """Copy the directory to another path, in the state that `kill -9` would leave now."""
-        shutil.copytree(self.path, path, symlinks=True)
+        copy_as_killed(self.path, path)
         copied = DataDirectory(path, **settings)
         copied.settings = self.settings | copied.settings
         copied.clock = self.clock
         copied.member = self.member
         return copied
+
+
+def copy_as_killed(source: Path, target: Path) -> None:
+    """Copy a data directory, in the state that `kill -9` would leave now. Files that a running
+    broker renames or removes meanwhile are left out."""
+
+    def copy(file: str, copied: str) -> None:
+        with suppress(FileNotFoundError):
+            shutil.copy2(file, copied)
+
+    shutil.copytree(source, target, symlinks=True, copy_function=copy)
 
 
 def read_messages(log: Log) -> list[tuple[int, int, bytes | None, bytes | None]]:

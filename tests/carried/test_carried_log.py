@@ -6,7 +6,6 @@ happened: searches, rolling and retention go by the times of the messages.
 """
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from horolog.protocol.records.messages.sets import entries
 from horolog.testing.broker import running_broker, synced
 from horolog.testing.clock import ManualClock
+from horolog.testing.directories import copy_as_killed
 from horolog.testing.requests import message_set, produce, result
 
 from .carrying import (
@@ -164,7 +164,7 @@ async def test_it_stays_so_after_a_restart(
         await carry(source, target, 777)
         bases = target.bases()
         if again == "killed":
-            shutil.copytree(path, tmp_path / "killed")
+            copy_as_killed(path, tmp_path / "killed")
     if again == "killed":
         path = tmp_path / "killed"
     async with (
@@ -227,7 +227,7 @@ async def test_a_folder_copied_by_hand(
     if source_stop == "clean":
         await synced(source.broker, source.log)
     copy = tmp_path / "target" / f"{TOPIC}-0"
-    shutil.copytree(folder, copy)
+    copy_as_killed(folder, copy)
     for path in copy.iterdir():
         if path.suffix != ".log" and not with_indexes:
             path.unlink()

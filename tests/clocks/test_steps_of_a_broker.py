@@ -6,7 +6,6 @@ what should go goes in the end, and every step is logged and counted.
 
 import io
 import json
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from horolog.protocol.api.log.describe_log import DescribeLogRequest, DescribeLo
 from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
+from horolog.testing.directories import copy_as_killed
 from horolog.testing.requests import create_topic, message_set, produce, result
 from horolog.testing.wire import Wire, wire
 
@@ -225,7 +225,7 @@ async def test_an_hour_of_drift_a_day(tmp_path: Path, clock: ManualClock) -> Non
 async def kill(data_dir: Path, now: Life) -> Path:
     """What `kill -9` would leave of the data directory now."""
     copy = data_dir.with_name(data_dir.name + "-killed")
-    shutil.copytree(now.broker.settings.data_dir, copy)
+    copy_as_killed(now.broker.settings.data_dir, copy)
     return copy
 
 

@@ -2,7 +2,6 @@
 gone, and no answer calls the log complete."""
 
 import json
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +16,7 @@ from horolog import blocking
 from horolog.storage.directory.journal import Removal
 from horolog.storage.log import recovery
 from horolog.testing.broker import BrokerThread
-from horolog.testing.directories import DataDirectory
+from horolog.testing.directories import DataDirectory, copy_as_killed
 from horolog.tests.in_process import run_in_process
 
 T0 = 1_700_000_000_000
@@ -194,7 +193,7 @@ def restarted(tmp_path: Path) -> Iterator[Callable[[Callable[[Path], None]], Bro
             admin.create_topic("t")
             for number in range(MESSAGES):
                 producer.send("t", b"m%d" % number, timestamp_ms=T0 + number)
-        shutil.copytree(first, second)
+        copy_as_killed(first, second)
     started: list[BrokerThread] = []
 
     def start(harm: Callable[[Path], None]) -> BrokerThread:
