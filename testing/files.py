@@ -13,8 +13,9 @@ from typing import TypeVar
 
 from ..storage.files import Buffer, File, Files, SystemFile, SystemFiles
 
-_WATCHED: list["list[QuickFile]"] = []
-"""Files that were opened, for each `ending_process` block that is active."""
+_WATCHED: list["tuple[int, list[QuickFile]]"] = []
+"""For each `ending_process` block that is active, its thread, and the files that this thread has
+opened. A broker of the test kit has a thread of its own, and keeps its files."""
 
 T = TypeVar("T")
 
@@ -40,8 +41,9 @@ class QuickFile(SystemFile):
 
     def __init__(self, fd: int, path: Path) -> None:
         super().__init__(fd, path)
-        for opened in _WATCHED:
-            opened.append(self)
+        for thread, opened in _WATCHED:
+            if thread == threading.get_ident():
+                opened.append(self)
 
     def sync(self) -> None:
         pass
@@ -78,15 +80,16 @@ def _unshare(path: Path) -> None:
 
 @contextmanager
 def ending_process() -> Iterator[None]:
-    """Close, at the end of the block, the files that any `QuickFiles` opened in it and that are
-    still open, as the operating system does for a killed process."""
+    """Close, at the end of the block, the files that any `QuickFiles` opened in its thread and that
+    are still open, as the operating system does for a killed process."""
     opened: list[QuickFile] = []
-    _WATCHED.append(opened)
+    watched = threading.get_ident(), opened
+    _WATCHED.append(watched)
     try:
         yield
     finally:
         innermost = _WATCHED.pop()
-        assert innermost is opened
+        assert innermost is watched
         for file in opened:
             file.close()
 

@@ -1,7 +1,10 @@
 """A data directory whose process dies between any two operations on its files."""
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+
+import pytest
 
 from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.names import folder_name
@@ -120,3 +123,15 @@ def test_a_crash_at_any_operation(tmp_path: Path) -> None:
             break
     assert "closed" in reached
     assert operations > 60
+
+
+def test_a_process_that_ends_takes_no_files_of_another_thread(tmp_path: Path) -> None:
+    """Such as those of the test kit's broker, which is in the same process."""
+    files = QuickFiles()
+    with ThreadPoolExecutor(1) as other, ending_process():
+        own = files.open(tmp_path / "own", create=True)
+        theirs = other.submit(files.open, tmp_path / "theirs", create=True).result()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        own.size()
+    assert theirs.size() == 0
+    theirs.close()
