@@ -8,6 +8,7 @@ import pytest
 
 from horolog.storage.files import SystemFiles
 from horolog.storage.read import reader
+from horolog.testing.crashing import in_child
 from horolog.testing.logs import LogFolder, timed_set
 
 OLD_NS = 1_000_000_000 * 10**9
@@ -57,16 +58,13 @@ def test_a_file_of_another_user_is_read(read_only: bool) -> None:
         made.write(b"content")
         made.flush()
         os.chmod(made.name, 0o666)
-        child = os.fork()
-        if not child:
-            try:
-                os.setuid(ANOTHER_USER)
-                file = SystemFiles().open(Path(made.name), read_only=read_only)
-                os._exit(file.pread(7, 0) != b"content")
-            finally:
-                os._exit(2)
-        _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
+
+        def read() -> None:
+            os.setuid(ANOTHER_USER)
+            file = SystemFiles().open(Path(made.name), read_only=read_only)
+            assert file.pread(7, 0) == b"content"
+
+        assert in_child(read) == 0
 
 
 def test_what_is_opened_to_be_read_cannot_be_written(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Where the process has no free handle: what needs one is refused for now, and nothing ends."""
 
 import errno
+import gc
 import os
 import resource
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 from horolog.protocol.errors import StorageError
 from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.files import SystemFiles
+from horolog.testing.crashing import in_child
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import FaultyFiles
 from horolog.testing.logs import LogFolder, timed_set
@@ -139,20 +141,29 @@ def test_positions_go_on_after_a_rewriting_without_handles(
 
 
 def test_the_spare_handle_syncs_a_folder(tmp_path: Path) -> None:
-    files = SystemFiles()
-    with no_handles_left(), pytest.raises(OSError, match="Too many open files"):
-        files.sync_directory(tmp_path)
-    files.keep_spare()
-    with no_handles_left():
-        for _ in range(3):
+    """In a child, which has one thread: another one would take handles, and give them back."""
+
+    def look() -> None:
+        files = SystemFiles()
+        with no_handles_left(), pytest.raises(OSError, match="Too many open files"):
             files.sync_directory(tmp_path)
-        with pytest.raises(OSError, match="Too many open files"):
-            files.open(tmp_path / "a", create=True)
-    before = len(os.listdir("/proc/self/fd"))
-    files.drop_spare()
-    files.drop_spare()
-    assert len(os.listdir("/proc/self/fd")) == before - 1
-    files.sync_directory(tmp_path)
+        files.keep_spare()
+        with no_handles_left():
+            for _ in range(3):
+                files.sync_directory(tmp_path)
+            with pytest.raises(OSError, match="Too many open files"):
+                files.open(tmp_path / "a", create=True)
+        before = len(os.listdir("/proc/self/fd"))
+        files.drop_spare()
+        files.drop_spare()
+        assert len(os.listdir("/proc/self/fd")) == before - 1
+        files.sync_directory(tmp_path)
+
+    gc.disable()  # It would close files that earlier tests have left.
+    try:
+        assert in_child(look) == 0
+    finally:
+        gc.enable()
 
 
 @contextmanager
