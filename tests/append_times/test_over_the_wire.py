@@ -112,7 +112,7 @@ async def test_several_partitions(client: Wire, clock: ManualClock) -> None:
 
 async def test_a_fetch_that_waits(client: Wire, broker: Broker, clock: ManualClock) -> None:
     await fill(client, clock, 1)
-    client.send(FETCH, 3, asking((0, 1), max_wait_ms=10_000, min_bytes=1))
+    client.send(FETCH, 3, asking((0, 1), max_wait_ms=100_000, min_bytes=1))
     async with wire(broker.addresses.native) as other:
         await fill(other, clock, 2)
     _, response = await client.receive()
