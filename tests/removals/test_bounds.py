@@ -1,8 +1,6 @@
 """The journal is bounded: in what a pass of retention writes, and when it is full, in memory and on
 the disk, also after a start."""
 
-import gc
-import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +25,7 @@ from horolog.storage.metadata.records import MessagesRemoved
 from horolog.testing.broker import BrokerThread
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import QuickFile, QuickFiles
+from horolog.tests.weights import memory_of
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -81,16 +80,14 @@ def removals(topic: int, count: int = MAX_TOPIC_REMOVALS + 100) -> Iterator[Remo
 
 
 def test_a_full_journal_takes_no_more_memory_than_it_says() -> None:
-    gc.collect()
-    tracemalloc.start()
-    try:
+    def full() -> Journal:
         journal = Journal()
         for topic in range(TOPICS):
             for each in removals(topic):
                 journal.add(each)
-        taken, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+        return journal
+
+    taken, journal = memory_of(full, lambda journal: journal.size_bytes)
     assert taken <= journal.size_bytes <= MAX_JOURNAL_BYTES
     assert journal.size_bytes > MAX_JOURNAL_BYTES * 0.99
 
