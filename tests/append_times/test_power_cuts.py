@@ -253,10 +253,11 @@ def test_25_no_power_cut_makes_a_time_wrong(
     ],
 )
 def test_26_without_the_sync_it_is_noticed(
-    site: str, workload: Callable[[Life], None], folder: Path, random: Random
+    site: str, workload: Callable[[Life], None], folder: Path
 ) -> None:
+    """The same states each time: one draw in 160 has none in which it shows."""
     life = Life(folder / "life", without=site)
     workload(life)
     assert site in life.recording.sites
     with pytest.raises(AssertionError):
-        survive(life, folder, random)
+        survive(life, folder, Random(1))
