@@ -1,7 +1,6 @@
 """Requests that look after partitions, over the wire: raise, trim, measure; and producer ids."""
 
 import asyncio
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +47,7 @@ from horolog.server.broker import Broker
 from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
+from horolog.testing.directories import copy_as_killed
 from horolog.testing.files import FaultyFiles
 from horolog.testing.requests import (
     create_topic,
@@ -183,7 +183,7 @@ async def test_a_batch_that_was_trimmed_is_known_after_a_kill(
     sent = bytes(finish_batch(encoder, producer_id=7, producer_epoch=0, base_sequence=0))
     assert result(await client.call(produce("a", sent, acks=-1))).error_code == 0
     assert result(await client.call(trimming((0, offset)))).low_watermark == 3
-    shutil.copytree(broker.settings.data_dir, tmp_path / "left")
+    copy_as_killed(broker.settings.data_dir, tmp_path / "left")
     async with (
         running_broker(tmp_path / "left", http_listen="off") as restarted,
         wire(restarted.addresses.native) as again,
