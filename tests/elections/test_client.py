@@ -30,7 +30,7 @@ T = TypeVar("T")
 NOBODY = "http://127.0.0.1:9"
 
 
-async def asked(access: Access, what: Callable[[Gateway], Awaitable[T]], s: float = 3.0) -> T:
+async def asked(access: Access, what: Callable[[Gateway], Awaitable[T]], s: float = 30.0) -> T:
     async with EtcdClient(access, s) as client:
         return await what(Gateway(client))
 
@@ -84,7 +84,7 @@ async def test_transactions_and_leases(etcd: EtcdProcess) -> None:
 async def test_an_endpoint_that_does_not_answer_is_passed_over(etcd: EtcdProcess) -> None:
     async with EtcdClient(Access((NOBODY, etcd.url))) as client:
         await Gateway(client).range("/a/")
-    async with silence() as silent, EtcdClient(Access((silent, etcd.url)), 5.0) as client:
+    async with silence() as silent, EtcdClient(Access((silent, etcd.url)), 30.0) as client:
         await Gateway(client).range("/a/")
     with pytest.raises(EtcdUnreachable, match="cannot be reached"):
         await asked(Access((NOBODY,)), lambda gateway: gateway.range("/a/"))

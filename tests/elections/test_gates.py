@@ -6,14 +6,20 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from types import ModuleType
 
 import pytest
 
+from horolog.testing import proxy
 from horolog.testing.ports import connected_by
-from horolog.testing.proxy import Direction, NetworkGate
+from horolog.testing.proxy import EVERYBODY, Direction, NetworkGate
+from horolog.testing.waiting import wait_until
 
 PATIENCE_S = 0.2
 """So long it is looked whether something comes that must not."""
+
+LONG_S = 60.0
+"""So long it is waited for what has to come."""
 
 
 class Ends:
@@ -24,7 +30,7 @@ class Ends:
         self.client = client
         self.server = server
         for end in (client, server):
-            end.settimeout(5)
+            end.settimeout(LONG_S)
 
     def request(self, text: bytes) -> None:
         self.client.sendall(text)
@@ -39,7 +45,13 @@ def nothing_comes(end: socket.socket) -> None:
     end.settimeout(PATIENCE_S)
     with pytest.raises(TimeoutError):
         end.recv(1)
-    end.settimeout(5)
+    end.settimeout(LONG_S)
+
+
+def withheld(gate: NetworkGate, way: Direction, size_bytes: int, of: str = EVERYBODY) -> None:
+    """Wait until the gate's own thread has read so much, and kept it."""
+    wait_until(lambda: gate.withheld(way, of) >= size_bytes)
+    assert gate.withheld(way, of) == size_bytes
 
 
 @asynccontextmanager
@@ -49,8 +61,8 @@ async def connected() -> AsyncIterator[Ends]:
         address = "{}:{}".format(*listening.getsockname())
         with NetworkGate(address) as gate:
             host, _, port = gate.address.rpartition(":")
-            with socket.create_connection((host, int(port)), 5) as client:
-                listening.settimeout(5)
+            with socket.create_connection((host, int(port)), LONG_S) as client:
+                listening.settimeout(LONG_S)
                 server, _ = await asyncio.to_thread(listening.accept)
                 with server:
                     ends = Ends(gate, client, server)
@@ -68,7 +80,7 @@ def test_a_gate_that_closes_leaves_no_connection_open() -> None:
                 with NetworkGate(address) as gate:
                     host, _, port = gate.address.rpartition(":")
                     client.connect((host, int(port)))
-                client.settimeout(5)
+                client.settimeout(LONG_S)
                 with suppress(ConnectionResetError):
                     assert client.recv(1) == b""
     gc.collect()  # Which gives a warning for each that is left, and that is an error.
@@ -86,7 +98,7 @@ async def test_what_goes_one_way_vanishes_while_the_other_way_works(lost: Direct
             nothing_comes(works)
             works.sendall(b"there")
             assert loses.recv(100) == b"there"
-        assert ends.gate.withheld(lost) == 8
+        withheld(ends.gate, lost, 8)
         # What comes behind a hole must not arrive: both ends are reset.
         ends.gate.open()
         for end in (ends.client, ends.server):
@@ -122,7 +134,7 @@ async def test_only_who_is_named_is_cut_off() -> None:
         ends.gate.lose(of="this")
         ends.client.sendall(b"lost")
         nothing_comes(ends.server)
-        assert ends.gate.withheld(Direction.TO_SERVER, "this") == 4
+        withheld(ends.gate, Direction.TO_SERVER, 4, of="this")
         assert ends.gate.withheld(Direction.TO_SERVER, "another") == 0
 
 
@@ -136,7 +148,9 @@ async def test_what_is_slow_arrives_late(monkeypatch: pytest.MonkeyPatch) -> Non
 
     async with connected() as ends:
         ends.gate.slow(7.5)
-        monkeypatch.setattr("horolog.testing.proxy.asyncio.sleep", noting)
+        patched = ModuleType("asyncio")
+        vars(patched).update({**vars(asyncio), "sleep": noting})
+        monkeypatch.setattr(proxy, "asyncio", patched)
         ends.request(b"x")
         ends.answer(b"y")
         assert waits.count(7.5) == 2

@@ -26,7 +26,9 @@ def refused(all_: Cluster, **hello: Any) -> str:
 def test_a_broker_that_is_no_member_is_not_believed(place: Path, etcd: EtcdProcess) -> None:
     """It gets nothing, is waited for by no producer, and ends no epoch; nor does a member that
     says it knows an epoch which etcd does not have."""
-    with cluster(place, etcd, count=2, acks_all_durability="written") as all_:
+    # Nobody is elected while the machine stands still.
+    settings = {"acks_all_durability": "written", "cluster_lease_ms": 20_000}
+    with cluster(place, etcd, count=2, **settings) as all_:
         all_.start()
         all_.program.ok("topic", "create", TOPIC)
         leader = all_.in_sync()
@@ -40,7 +42,7 @@ def test_a_broker_that_is_no_member_is_not_believed(place: Path, etcd: EtcdProce
         ):
             assert "is no member of this cluster" in refused(all_, **hello)
         with closing(RawClient(leader.address)) as client:
-            answer = client.call(produce(TOPIC, message_set(1), acks=-1, timeout_ms=1000))
+            answer = client.call(produce(TOPIC, message_set(1), acks=-1, timeout_ms=20_000))
         assert result(answer).error_code == 0
         after = leader.status()
         assert (after.leader, after.epoch) == (before.leader, before.epoch)

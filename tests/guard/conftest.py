@@ -77,6 +77,23 @@ def openssl(*arguments: str | Path) -> None:
     subprocess.run([program, *map(str, arguments)], check=True, capture_output=True)
 
 
+async def openssl_client(address: str, version: str) -> asyncio.subprocess.Process:
+    """A client of the openssl program whose handshake is done."""
+    process = await asyncio.create_subprocess_exec(
+        *("openssl", "s_client", "-connect", address, version),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    said = b""
+    while b"Verify return code" not in said:
+        more = await process.stdout.read(1 << 16)
+        assert more, said
+        said += more
+    return process
+
+
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("authority"))

@@ -59,7 +59,7 @@ async def test_librdkafka_with_a_wrong_password(guarded: Guarded, authority: Aut
         seen: list[str] = []
         producer = Producer({**conf, "error_cb": lambda error: seen.append(error.name())})
         waited = 0
-        while "_AUTHENTICATION" not in seen and waited < 50:
+        while "_AUTHENTICATION" not in seen and waited < 300:
             producer.poll(0.2)
             waited += 1
         return seen
@@ -110,7 +110,7 @@ import json, sys
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 try:
-    KafkaProducer(**json.loads(sys.argv[1]), bootstrap_timeout_ms=3000)
+    KafkaProducer(**json.loads(sys.argv[1]), bootstrap_timeout_ms=int(sys.argv[2]))
 except KafkaError:
     sys.exit(77)
 """
@@ -119,12 +119,17 @@ except KafkaError:
 async def test_kafka_python_with_a_wrong_password(guarded: Guarded, authority: Authority) -> None:
     """In a process of its own: a producer that could not be made leaves sockets behind."""
 
-    def ask(conf: dict[str, Any]) -> int:
-        command = [sys.executable, "-c", _WRONG, json.dumps(conf)]
+    def ask(conf: dict[str, Any], within_ms: int) -> int:
+        command = [sys.executable, "-c", _WRONG, json.dumps(conf), str(within_ms)]
         return subprocess.run(command, capture_output=True, timeout=60).returncode
 
     async with guarded() as broker:
-        assert await asyncio.to_thread(ask, kafka_python(broker, authority, "PLAIN", "wrong")) == 77
+        conf = kafka_python(broker, authority, "PLAIN", "wrong")
+        # It tries until its time is over, which a slow machine may need for the first login.
+        for within_ms in (3000, 30_000):
+            assert await asyncio.to_thread(ask, conf, within_ms) == 77
+            if broker.figures.logins:
+                break
         assert broker.figures.logins["PLAIN", "failed"] >= 1
         assert ("PLAIN", "done") not in broker.figures.logins
 

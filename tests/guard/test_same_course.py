@@ -8,6 +8,7 @@ list.
 import asyncio
 import hashlib
 import hmac
+import threading
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -48,8 +49,13 @@ class Ledger:
             lambda name, text, salt, rounds: (name, len(text), len(salt), rounds),
         )
 
+        sleep, thread = asyncio.sleep, threading.get_ident()
+
         async def waited(seconds: float) -> None:
-            self.lines.append(("wait", seconds))
+            if threading.get_ident() != thread:
+                await sleep(seconds)  # In the loop of another broker of this process.
+            else:
+                self.lines.append(("wait", seconds))
 
         monkeypatch.setattr(asyncio, "sleep", waited)
 

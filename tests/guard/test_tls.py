@@ -24,7 +24,7 @@ from horolog.testing.requests import create_topic, fetch, message_set, produce, 
 from horolog.testing.waiting import until
 from horolog.testing.wire import Wire, wire
 
-from .conftest import PASSWORD, Authority, Guarded, Pair, openssl
+from .conftest import PASSWORD, Authority, Guarded, Pair, openssl, openssl_client
 
 pytestmark = pytest.mark.both_loops
 
@@ -396,17 +396,8 @@ async def test_certificates_without_end_are_refused(
 async def test_renegotiation_is_refused(guarded: Guarded) -> None:
     """A client of TLS 1.2 that asks for handshakes one after the other, to keep a broker busy."""
     async with guarded() as broker:
-        process = await asyncio.create_subprocess_exec(
-            *("openssl", "s_client", "-connect", broker.addresses.native, "-tls1_2"),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
+        process = await openssl_client(broker.addresses.native, "-tls1_2")
         assert process.stdin is not None
-        assert process.stdout is not None
-        said = b""
-        while b"Verify return code" not in said:
-            said += await process.stdout.read(1 << 16)
         await until(lambda: broker.connections() == 1)
         process.stdin.write(b"R\n")  # s_client then asks for a new handshake
         said, _ = await process.communicate()

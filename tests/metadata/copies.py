@@ -156,10 +156,10 @@ def removal(topic: str, known: str, first: int, end: int, **other: Any) -> Remov
 
 def join(removed: list[Removal], new: Removal, topic_max: int = 1000) -> None:
     """Add a removal to a plain list as a journal does."""
-    own = [each for each in removed if each[2:5] == new[2:5]]
-    if own and own[-1][:2] == new[:2] and own[-1].first_offset <= new.first_offset <= own[-1][6]:
-        last = own[-1]
-        removed.remove(last)
+    own = [at for at, each in enumerate(removed) if each[2:5] == new[2:5]]
+    last = removed[own[-1]] if own else new
+    if own and last[:2] == new[:2] and last.first_offset <= new.first_offset <= last.end_offset:
+        del removed[own[-1]]  # By its place, as an earlier one may be equal.
         if new.end_offset > last.end_offset:
             known = [
                 each for each in (last.first_timestamp_ms, new.first_timestamp_ms) if each >= 0

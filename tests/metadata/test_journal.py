@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from horolog.storage.directory import journal as module
@@ -38,7 +38,17 @@ REMOVALS = st.builds(
 )
 
 
+EQUAL = [
+    removal("t", A, 0, 0),
+    removal("t", A, 0, 0, cause=Cause.RETENTION),
+    removal("t", A, 0, 0),
+    removal("t", A, 0, 2),
+]
+"""Of two equal entries the later one is joined with the next removal."""
+
+
 @given(st.lists(REMOVALS, max_size=40))
+@example(EQUAL)
 def test_it_is_the_plain_list(removals: Sequence[Removal]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MAX_TOPIC_REMOVALS", 4)
