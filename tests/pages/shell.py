@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final
 
+from horolog.testing.ports import free_port
 from horolog.testing.program import READY, Process
 from horolog.tests.in_process import Streams, run_on, writing
 
@@ -30,7 +30,7 @@ _WRITTEN_FOR_READERS: Final = (
     (re.compile(r"20[2-9]\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"), "TIME"),
     (re.compile(r"\bprocess \d+"), "process N"),
     (re.compile(r'"timestamp_ms": 1[7-9]\d{11}'), '"timestamp_ms": TIMESTAMP'),
-    (re.compile(r"~?\b\d+(\.\d+)?(ms| ms| s)\b"), "SOME SECONDS"),
+    (re.compile(r"~?\b(\d+ min( \d+ s)?|\d+(\.\d+)?(ms| ms| s))\b"), "SOME SECONDS"),
     (re.compile(r"(_seconds(?:_sum)?\{[^}]*\}) [0-9.e-]+"), r"\1 SOME"),
     (re.compile(r"\s+"), " "),
 )
@@ -120,9 +120,7 @@ class Shell:
 
     def _port(self, written: str) -> str:
         if written not in self._ports:
-            with socket.socket() as taken:
-                taken.bind(("127.0.0.1", 0))
-                self._ports[written] = str(taken.getsockname()[1])
+            self._ports[written] = str(free_port())
         return self._ports[written]
 
     def _as_written(self, text: str) -> str:
@@ -138,6 +136,8 @@ class Shell:
             "HOROLOG_LISTEN": f"127.0.0.1:{self._port('7070')}",
             "HOROLOG_HTTP_LISTEN": f"127.0.0.1:{self._port('7071')}",
             "HOROLOG_KAFKA_LISTEN": "off",
+            # A page has messages past retention, and a slow machine may show them a minute later.
+            "HOROLOG_LOG_INITIAL_TASK_DELAY_MS": "3600000",
             "HOROLOG_SERVER": f"127.0.0.1:{self._port('7070')}",
             "COLUMNS": "200",
             **self.env,

@@ -19,7 +19,7 @@ from horolog.server.security.acls import Acl, AclTable, Resource
 
 RULE_SETS = 1000
 QUESTIONS = 20
-SECONDS = 60
+SECONDS = 150
 
 _TYPES = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER)
 _OPERATIONS = tuple(each for each in Operation if each > Operation.ALL)
