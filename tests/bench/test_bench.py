@@ -11,7 +11,7 @@ from horolog.bench import fixture
 from horolog.bench.__main__ import main
 from horolog.bench.brokers import MIB, broker, sets
 from horolog.bench.disk import durable_acks, growth
-from horolog.bench.figure import Figure, median_ratio, quantile
+from horolog.bench.figure import Figure, median_ratio, quantile, rates
 from horolog.bench.figures import MEASUREMENTS, NAMES
 from horolog.bench.guard.costs import RULES, acl_cost, add_rules, quota_held, tls_cost
 from horolog.bench.raw_client import RefusedRequest, check_end, encoded
@@ -220,6 +220,10 @@ def test_a_process_writes_every_set_that_it_receives(tmp_path: Path) -> None:
 
 def test_a_ratio_is_the_median_of_those_of_the_rounds() -> None:
     assert median_ratio([3.0, 20.0, 4.0], [1.0, 10.0, 4.0]) == 2.0
+
+
+def test_a_round_has_work_however_short_it_is() -> None:
+    assert min(rates(lambda: 1.0, rounds=3, seconds=0.0)) > 0
 
 
 def test_a_quantile_is_one_of_the_values() -> None:

@@ -387,6 +387,7 @@ async def test_a_wait_that_is_cancelled_does_not_end_the_membership(
                 except TimeoutError:
                     wait_s *= 1.05  # a slow machine gets on, too
         assert sorted(found) == list(range(20))
+        assert (consumer._group and consumer._group.membership.generation) == 1
 
 
 async def test_a_callback_that_fails_is_told_and_the_group_goes_on(
