@@ -81,7 +81,8 @@ def test_the_address_holds_what_is_shown(open_page: Open) -> None:
     expect(page).to_have_url(re.compile(r"window=\d+-\d+&y=\d+"))
     # A scroll that goes on is noted when it ends.
     page.wait_for_function(
-        "scrollY && new URLSearchParams(location.hash.split('?')[1]).get('y') == Math.round(scrollY)"
+        "scrollY && new URLSearchParams(location.hash.split('?')[1]).get('y')"
+        " === String(Math.round(scrollY))"
     )
     note = page.locator("#bars-note").text_content() or ""
     shown, scroll = rows(page), page.evaluate("scrollY")

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final
 
-from horolog.testing.ports import free_port
+from horolog.testing.ports import free_ports
 from horolog.testing.program import READY, Process
 from horolog.tests.in_process import Streams, run_on, writing
 
@@ -24,6 +24,8 @@ _BLOCK: Final = re.compile(
 _SERVE: Final = "$ horolog serve "
 _STOP: Final = "$ # the broker is stopped"
 _PORT: Final = re.compile(r"127\.0\.0\.1:(7\d\d\d)")
+_PORTS_MAX: Final = 10
+"""Ports that a page may name."""
 _ALONE: Final = re.compile(r"horolog (?!pipeline )[^|<>;&$`*?~#]*")
 """A command of the program for which a shell has nothing to do, and which starts no Spark."""
 _WRITTEN_FOR_READERS: Final = (
@@ -65,6 +67,8 @@ class Shell:
     env: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 60
     """How long one command may take."""
+    _free: list[int] = field(default_factory=lambda: free_ports(_PORTS_MAX))
+    """Ports that differ: those that were given out before may have no listener yet."""
     _ports: dict[str, str] = field(default_factory=dict)
     """For each port that a page names the one that is used."""
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -120,7 +124,7 @@ class Shell:
 
     def _port(self, written: str) -> str:
         if written not in self._ports:
-            self._ports[written] = str(free_port())
+            self._ports[written] = str(self._free.pop())
         return self._ports[written]
 
     def _as_written(self, text: str) -> str:
