@@ -68,9 +68,10 @@ def rates(work: Callable[[], float], *, rounds: int, seconds: float) -> list[flo
     """
     found = []
     for _ in range(rounds):
-        done, began = 0.0, time.perf_counter()
-        while (taken := time.perf_counter() - began) < seconds:
+        done, taken, began = 0.0, 0.0, time.perf_counter()
+        while not done or taken < seconds:
             done += work()
+            taken = time.perf_counter() - began
         found.append(done / taken)
     return found
 

@@ -19,7 +19,9 @@ from horolog.tests.in_process import run_in_process
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
     """One broker for all tests of a module; each test takes topics of its own."""
     data = tmp_path_factory.mktemp("server") / "data"
-    settings = dict.fromkeys(("http.listen", "kafka.listen"), "127.0.0.1:0")
+    settings: dict[str, object] = dict.fromkeys(("http.listen", "kafka.listen"), "127.0.0.1:0")
+    # Tests read again what they sent with times of 2016, which is past retention.
+    settings["log.initial.task.delay.ms"] = 3_600_000
     with BrokerThread(data, settings) as running:
         yield running
 

@@ -13,6 +13,8 @@ from horolog.testing.ports import free_ports
 from horolog.testing.program import Process, Program, next_line
 
 LAST_WORDS = "Ctrl-C ends it all."
+ENDS_WITHIN_S = 90
+"""More than it waits itself for each broker."""
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def demo(tmp_path: Path, require_program: Callable[[str], str]) -> Iterator[tupl
             yield process, said
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(ENDS_WITHIN_S)
 
 
 def found(pattern: str, text: str) -> list[str]:
@@ -55,6 +57,6 @@ def test_three_brokers_until_a_signal(
     assert "of the test" in program.ok("consume", "demo-load").out
     assert program.ok("cluster", "status", "--json").objects[0]["leader"] in (1, 2, 3)
     process.send_signal(number)
-    assert process.wait(30) == 0
+    assert process.wait(ENDS_WITHIN_S) == 0
     assert not [pid for pid in brokers if Path(f"/proc/{pid}").exists()]
     assert not list(tmp_path.iterdir())

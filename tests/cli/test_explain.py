@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 import horolog
+from horolog.server.broker import Broker
 from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult
 
@@ -41,10 +42,19 @@ def append(broker: BrokerThread, *ages_ms: int) -> None:
     asyncio.run(run())
 
 
+def metrics_of(broker: BrokerThread) -> str:
+    """The metrics, made in the broker's own thread, which goes on changing them."""
+
+    async def text(running: Broker) -> bytes:
+        return running.metrics_text()
+
+    return broker.in_loop(text).decode()
+
+
 def pinned(broker: BrokerThread) -> int:
     """What the metrics say of the topic's pinned segments."""
-    text = broker._broker.metrics_text().decode()
-    return int(float(text.partition('horolog_pinned_segments{topic="clicks"} ')[2].split()[0]))
+    behind = metrics_of(broker).partition('horolog_pinned_segments{topic="clicks"} ')[2]
+    return int(float(behind.split()[0]))
 
 
 def test_each_segment_with_what_pins_it_and_when_it_goes(
@@ -127,7 +137,7 @@ def test_a_compacted_topic_is_not_cleaned_yet(
     for topic, compacted in (("clicks", True), ("plain", False)):
         (described,) = ask("topic", "describe", topic, "--json").objects
         assert described["not_cleaned_yet"] is compacted
-    metrics = horolog_broker._broker.metrics_text().decode()
+    metrics = metrics_of(horolog_broker)
     assert size in metrics
     assert size.replace("clicks", "plain") not in metrics
 

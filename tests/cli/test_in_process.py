@@ -26,18 +26,22 @@ def test_a_command_says_the_same_as_in_a_process_of_its_own(
     assert Program(server.address)(*command) == Program(server.address, own_process=True)(*command)
 
 
-def process_state() -> dict[str, object]:
-    """What commands might leave in the process; sockets and threads of the broker come and go."""
+def process_state(brokers: Path) -> dict[str, object]:
+    """What commands might leave in the process; sockets, threads and files of brokers, which have
+    their data somewhere in `brokers`, come and go."""
+    stdin = os.fstat(0)
     return {
         "environment": dict(os.environ),
         "working directory": Path.cwd(),
-        "streams": (sys.stdin, sys.stdout, sys.stderr, sys.__stdout__, os.fstat(0)),
+        "streams": (sys.stdin, sys.stdout, sys.stderr, sys.__stdout__, stdin.st_dev, stdin.st_ino),
         "arguments": sys.argv,
         "imports": [*sys.meta_path],
         "log": (logging.root.handlers, logging.root.level),
         "Ctrl-C": signal.getsignal(signal.SIGINT),
         "threads": {"stdin", "command"} & {thread.name for thread in threading.enumerate()},
-        "files": [name for name in open_files() if not name.startswith("socket:")],
+        "files": sorted(
+            name for name in open_files() if not name.startswith(("socket:", f"{brokers}/"))
+        ),
     }
 
 
@@ -47,7 +51,10 @@ def open_files() -> Iterator[str]:
             yield str(number.readlink())
 
 
-def test_commands_leave_the_process_as_it_was(horolog: Program, tmp_path: Path) -> None:
+def test_commands_leave_the_process_as_it_was(
+    horolog: Program, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    brokers = tmp_path_factory.getbasetemp().resolve()
     program = Program(horolog.server, {"COLUMNS": "50"}, tmp_path)
 
     def use() -> None:
@@ -59,9 +66,9 @@ def test_commands_leave_the_process_as_it_was(horolog: Program, tmp_path: Path) 
         assert program("serve", "--listen", "x").code == 2
 
     use()
-    before = process_state()
+    before = process_state(brokers)
     use()
-    assert process_state() == before
+    assert process_state(brokers) == before
 
 
 def test_commands_at_one_time_each_have_their_own_streams(horolog: Program) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog import Admin, blocking
-from horolog.cli.load import Load, LoadLatencies, _in_topic, create_if_missing
+from horolog.cli.load import Load, LoadLatencies, _in_topic, _Run, create_if_missing
 from horolog.cli.top import new_messages
 from horolog.client.cluster.servers import parse_servers
 from horolog.clock import SystemClock
@@ -57,16 +57,18 @@ def test_top_shows_lag_by_topic(ask: Run, busy: str) -> None:
 def test_top_counts_new_messages_and_their_lateness(
     server: BrokerThread, ask: Run, busy: str
 ) -> None:
-    ended = threading.Event()
+    sent, ended = threading.Event(), threading.Event()
 
     def send() -> None:
         with blocking.Producer(server.address) as producer:
             while not ended.wait(0.02):
-                producer.send(busy, b"late", timestamp_ms=SystemClock().now_ms() - 5000)
+                producer.send(busy, b"late", timestamp_ms=server.clock.now_ms() - 5000)
+                sent.set()
 
     with ThreadPoolExecutor(1) as others:
         sending = others.submit(send)
         try:
+            assert sent.wait(60)
             found = ask("top", busy, "-n", "3", "--every", "300ms", "--json").objects
         finally:
             ended.set()
@@ -150,8 +152,24 @@ def test_load_measures_and_leaves_nothing(ask: Run, server: BrokerThread, protoc
 def test_load_at_a_rate_into_a_topic_that_stays(ask: Run, topic: str) -> None:
     said = ask("load", topic, "--rate", "100", "--for", "200ms").out
     assert said.splitlines()[0].endswith("/s")
+    assert stored(ask, topic) <= 21
+
+
+def stored(ask: Run, topic: str) -> int:
     (found,) = (one for one in ask("topic", "list", "--json").objects if one["topic"] == topic)
-    assert 5 <= found["messages"] <= 21
+    return int(found["messages"])
+
+
+def test_load_at_a_rate_up_to_a_number(ask: Run, topic: str) -> None:
+    (found,) = ask("load", topic, "--rate", "100", "-n", "20", "--for", "1h", "--json").objects
+    assert (found["sent"], stored(ask, topic)) == (20, 20)
+    assert found["seconds"] >= 0.18, "the last one is due after 190 ms"
+
+
+def test_what_is_due_at_a_rate() -> None:
+    load = Load(100, 100, 60, None, "none")
+    run = _Run(parse_servers("127.0.0.1:1"), "t", 1, load, SystemClock())
+    assert [run._due(0, 0), run._due(0, 0.2), run._due(5, 0.2), run._due(21, 0.2)] == [1, 21, 16, 0]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ FIRST, LAST = "2016-11-14T14:00:05.000Z", "2016-11-14T14:00:09.000Z"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
     """One broker for all tests of the module, with a port for Kafka's protocol."""
-    settings = {"kafka.listen": "127.0.0.1:0"}
+    settings = {"kafka.listen": "127.0.0.1:0", "log.initial.task.delay.ms": 3_600_000}
     with BrokerThread(tmp_path_factory.mktemp("server") / "data", settings) as running:
         yield running
 

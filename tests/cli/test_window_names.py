@@ -1,6 +1,5 @@
 """A window's name in place of a topic: `horolog explain topic`, `horolog consume`."""
 
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 
 from horolog.client.cluster.servers import parse_servers
 from horolog.testing.broker import BrokerThread
+from horolog.testing.ports import free_port
 from horolog.testing.program import CommandResult, Program
 
 Run = Callable[..., CommandResult]
@@ -121,14 +121,13 @@ def test_explain_topic_as_json(
 def test_explain_topic_reads_the_name_alone_if_no_broker_is_named(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        free = f"127.0.0.1:{unused.getsockname()[1]}"
-    monkeypatch.setattr("horolog.cli.explain.DEFAULT_SERVER", parse_servers(free))
-    monkeypatch.setenv("HOROLOG_SERVER", free)
+    silent = f"127.0.0.1:{free_port()}"
+    monkeypatch.setattr("horolog.cli.explain.DEFAULT_SERVER", parse_servers(silent))
+    monkeypatch.setenv("HOROLOG_SERVER", silent)
     (found,) = run("explain", "topic", f"clicks..{HOUR}", "--json").objects
     assert (found["is"], found["base"], found["by"]) == ("window", "clicks", "create")
     assert "whether clicks exists is not known" in found["why"]
-    assert free in found["why"]
+    assert silent in found["why"]
     (found,) = run("explain", "topic", "clicks", "--json").objects
     assert found == {"name": "clicks", "is": "none", **NO_WINDOW, "why": found["why"]}
     assert "whether there is such a topic is not known" in found["why"]

@@ -252,7 +252,7 @@ class Clients(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """However it stands: without a sign of life from anybody everything ends."""
-        if not hasattr(self, "desk"):
+        if not hasattr(self, "service"):
             return
         self.service.wait(10 * (SESSION_SECONDS + REBALANCE_SECONDS))
         self._look()

@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 
 from horolog.server.broker import Broker
+from horolog.server.page import histogram, window
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.wire import Wire, wire
@@ -34,7 +35,12 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def broker(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Broker]:
+async def broker(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Broker]:
+    """One whose answers are whole, also on a machine that stands still meanwhile."""
+    for module in (histogram, window):
+        monkeypatch.setattr(module, "SECONDS", 60.0)
     async with running_broker(tmp_path / "data", clock) as started:
         yield started
 

@@ -79,7 +79,11 @@ def test_the_address_holds_what_is_shown(open_page: Open) -> None:
     page.locator("#bars .count").first.click()
     expect(page.locator("#messages-note")).to_contain_text("by partition and offset")
     expect(page).to_have_url(re.compile(r"window=\d+-\d+&y=\d+"))
-    page.wait_for_timeout(300)  # a scroll that goes on is noted when it ends
+    # A scroll that goes on is noted when it ends.
+    page.wait_for_function(
+        "scrollY && new URLSearchParams(location.hash.split('?')[1]).get('y')"
+        " === String(Math.round(scrollY))"
+    )
     note = page.locator("#bars-note").text_content() or ""
     shown, scroll = rows(page), page.evaluate("scrollY")
     assert scroll > 0
@@ -257,7 +261,9 @@ def test_totals_do_not_change_with_the_filter(open_page: Open) -> None:
 def test_axes_show_dates(open_page: Open) -> None:
     page = open_page()
     for chart in ("#bars", "#chart"):
-        texts = page.locator(f"{chart} svg .grid + text").all_text_contents()
+        names = page.locator(f"{chart} svg .grid + text")
+        expect(names.first).to_be_visible()
+        texts = names.all_text_contents()
         assert re.fullmatch(r"\d{4}-\d\d-\d\d", texts[0]), texts
         dated = [text for text in texts if text]
         assert len(dated) == len(set(dated))

@@ -137,7 +137,7 @@ async def test_two_downloads_run_at_a_time(
 async def until_accepted(get: Get, topic: str) -> None:
     """Ask for a download until it is not refused."""
     answer = await get("/page/download", topic=topic)
-    for _ in range(500):
+    for _ in range(3_000):
         if answer.status != 503:
             break
         await asyncio.sleep(0.02)

@@ -200,7 +200,7 @@ def test_a_session_that_ends(page: Page, monkeypatch: pytest.MonkeyPatch) -> Non
     is_inside(page)
     time = begun[0]._time
     monkeypatch.setattr(begun[0], "_time", lambda: time() + SESSION_SECONDS + 1)
-    expect(page).to_have_url(re.compile("/login$"), timeout=20_000)
+    expect(page).to_have_url(re.compile("/login$"))
     log_in(page)
     is_inside(page)
 

@@ -204,6 +204,7 @@ def test_a_time_that_is_refused_says_what_to_write(open_page: Open) -> None:
 def test_segments_by_keyboard(open_page: Open) -> None:
     page = open_page()
     segments = page.locator("#chart .segment")
+    expect(segments.last).to_be_visible()
     count = segments.count()
     segments.nth(count - 1).focus()
     page.keyboard.press("ArrowUp")
@@ -292,7 +293,8 @@ def luminance(page: Page, selector: str, what: str) -> float:
 
 def test_it_is_readable_in_the_light_and_in_the_dark(open_page: Open) -> None:
     page = open_page()
-    expect(page.locator("#bars .count").first).to_be_visible()
+    for drawn in ("#bars .count", "#chart .segment"):
+        expect(page.locator(drawn).first).to_be_visible()
     for dark in (False, True):
         page.emulate_media(color_scheme="dark" if dark else "light")
         card = luminance(page, ".card", "backgroundColor")
@@ -328,6 +330,7 @@ def test_a_narrow_screen_needs_no_sideways_scrolling(open_page: Open) -> None:
 
 def test_less_motion_for_those_who_ask(open_page: Open) -> None:
     page = open_page()
+    expect(page.get_by_role("status")).to_have_class("live")
     beat = "getComputedStyle(document.getElementById('state'), '::before').animationName"
     assert page.evaluate(beat) == "beat"
     page.emulate_media(reduced_motion="reduce")

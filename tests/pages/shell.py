@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final
 
+from horolog.testing.ports import free_ports
 from horolog.testing.program import READY, Process
 from horolog.tests.in_process import Streams, run_on, writing
 
@@ -24,13 +24,15 @@ _BLOCK: Final = re.compile(
 _SERVE: Final = "$ horolog serve "
 _STOP: Final = "$ # the broker is stopped"
 _PORT: Final = re.compile(r"127\.0\.0\.1:(7\d\d\d)")
+_PORTS_MAX: Final = 10
+"""Ports that a page may name."""
 _ALONE: Final = re.compile(r"horolog (?!pipeline )[^|<>;&$`*?~#]*")
 """A command of the program for which a shell has nothing to do, and which starts no Spark."""
 _WRITTEN_FOR_READERS: Final = (
     (re.compile(r"20[2-9]\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"), "TIME"),
     (re.compile(r"\bprocess \d+"), "process N"),
     (re.compile(r'"timestamp_ms": 1[7-9]\d{11}'), '"timestamp_ms": TIMESTAMP'),
-    (re.compile(r"~?\b\d+(\.\d+)?(ms| ms| s)\b"), "SOME SECONDS"),
+    (re.compile(r"~?\b(\d+ min( \d+ s)?|\d+(\.\d+)?(ms| ms| s))\b"), "SOME SECONDS"),
     (re.compile(r"(_seconds(?:_sum)?\{[^}]*\}) [0-9.e-]+"), r"\1 SOME"),
     (re.compile(r"\s+"), " "),
 )
@@ -65,6 +67,8 @@ class Shell:
     env: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 60
     """How long one command may take."""
+    _free: list[int] = field(default_factory=lambda: free_ports(_PORTS_MAX))
+    """Ports that differ: those that were given out before may have no listener yet."""
     _ports: dict[str, str] = field(default_factory=dict)
     """For each port that a page names the one that is used."""
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -120,9 +124,7 @@ class Shell:
 
     def _port(self, written: str) -> str:
         if written not in self._ports:
-            with socket.socket() as taken:
-                taken.bind(("127.0.0.1", 0))
-                self._ports[written] = str(taken.getsockname()[1])
+            self._ports[written] = str(self._free.pop())
         return self._ports[written]
 
     def _as_written(self, text: str) -> str:
@@ -138,6 +140,8 @@ class Shell:
             "HOROLOG_LISTEN": f"127.0.0.1:{self._port('7070')}",
             "HOROLOG_HTTP_LISTEN": f"127.0.0.1:{self._port('7071')}",
             "HOROLOG_KAFKA_LISTEN": "off",
+            # A page has messages past retention, and a slow machine may show them a minute later.
+            "HOROLOG_LOG_INITIAL_TASK_DELAY_MS": "3600000",
             "HOROLOG_SERVER": f"127.0.0.1:{self._port('7070')}",
             "COLUMNS": "200",
             **self.env,

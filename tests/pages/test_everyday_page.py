@@ -2,14 +2,11 @@
 
 from pathlib import Path
 
-import pytest
-
 from .shell import Shell, blocks, commands, comparable
 
 PAGE = "everyday.md"
 
 
-@pytest.mark.timeout(120)
 def test_the_page_shows_what_happens(tmp_path: Path) -> None:
     session = blocks(PAGE)
     assert len(session) > 5

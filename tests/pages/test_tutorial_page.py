@@ -3,14 +3,11 @@ each page is named."""
 
 from pathlib import Path
 
-import pytest
-
 from .shell import DOCS, Shell, blocks, commands, comparable
 
 PAGE = "tutorial.md"
 
 
-@pytest.mark.timeout(120)
 def test_the_tutorial_shows_what_happens(tmp_path: Path) -> None:
     session = blocks(PAGE)
     assert len(session) == 12

@@ -7,7 +7,6 @@ import pytest
 from .shell import Shell, blocks, commands, comparable
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("page", ["use-cases.md", "messages.md"])
 def test_the_page_shows_what_happens(tmp_path: Path, page: str) -> None:
     session = blocks(page)

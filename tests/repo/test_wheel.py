@@ -434,7 +434,7 @@ def test_uvx_serves_a_message_where_nothing_was_installed(
         text=True,
     ) as broker:
         try:
-            ready = READY.fullmatch(next_line(broker))
+            ready = READY.fullmatch(next_line(broker, within_s=150))
             assert ready is not None
             env = {**nothing, "HOROLOG_SERVER": ready["native"]}
             run(*program, "produce", "words", cwd=tmp_path, env=env, stdin="there and back\n")
