@@ -89,7 +89,11 @@ class Brokers:
 
     def __init__(self, place: Path, count: int = 2, **settings: object) -> None:
         named = {name.replace("_", "."): value for name, value in settings.items()}
-        named = {"cluster.brokers": count, "replica.lag.time.max.ms": PATIENCE_MS} | named
+        named = {
+            "cluster.brokers": count,
+            "replica.lag.time.max.ms": PATIENCE_MS,
+            "retention.ms": -1,  # Messages of tests are old, and a slow test meets retention.
+        } | named
         self.place = place
         self.all = {number: Broker(place, number, named) for number in range(1, count + 1)}
 

@@ -154,7 +154,11 @@ class Members:
     """A cluster in one folder."""
 
     def __init__(self, place: Path, count: int, settings: dict[str, object]) -> None:
-        named = {"cluster_brokers": count, "replica_lag_time_max_ms": PATIENCE_MS} | settings
+        named = {
+            "cluster_brokers": count,
+            "replica_lag_time_max_ms": PATIENCE_MS,
+            "retention_ms": -1,  # Messages of tests are old, and a slow test meets retention.
+        } | settings
         self.all = {number: Member(place, number, named) for number in range(1, count + 1)}
 
     def __getitem__(self, number: int) -> Member:
