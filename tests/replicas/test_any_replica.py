@@ -163,7 +163,7 @@ trio = asynccontextmanager(three)
 def brought_up(member: Member, *, heard_s: float) -> None:
     """Let it have heard from its leader that long ago, for ever."""
     member.cluster.fetcher.answered_s = member.cluster.now_s - heard_s
-    member.cluster.fetcher._note = lambda response: None
+    member.cluster.fetcher._record = lambda response: None
 
 
 async def test_clients_spread(place: Path) -> None:
