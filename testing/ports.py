@@ -18,35 +18,53 @@ _OUTGOING_LOWEST: Final = 32_768
 """Used if the system does not report it."""
 _ATTEMPTS: Final = 1_000
 
+_given: Final[set[int]] = set()
+"""Ports that this process has given. A broker that is to listen on one may not have started yet, or
+may be stopped for a while."""
+
 
 def free_ports(count: int) -> list[int]:
     """Return different ports on which nothing listens or is connected, at any IPv4 address.
 
     They are below the range from which the system takes ports for outgoing connections. So a port
-    stays free until its process listens, whatever connects meanwhile. They are chosen at random,
-    because several processes may look for ports at once. Raises `RuntimeError` if there are too
-    few.
+    stays free until its process listens, whatever connects meanwhile. No port is given twice, and
+    each process of `pytest -n` has a range of its own. They are chosen at random, because other
+    processes may look for ports at once. Raises `RuntimeError` if there are too few.
     """
     drawing = random.SystemRandom()
-    highest = _outgoing_lowest()
+    own = _own_range()
+    if len(_given) > len(own) // 2:
+        _given.clear()
     found: list[int] = []
     with ExitStack() as held:
         for _ in range(_ATTEMPTS):
             if len(found) == count:
+                _given.update(found)
                 return found
-            port = drawing.randrange(_LOWEST, highest)
+            port = drawing.randrange(own.start, own.stop)
+            if port in _given:
+                continue
             bound = held.enter_context(socket.socket())
             try:
                 bound.bind(("", port))
             except OSError:
                 continue
             found.append(port)
-    raise RuntimeError(f"{count} free ports were not found from {_LOWEST} to {highest}")
+    raise RuntimeError(f"{count} free ports were not found from {own.start} to {own.stop}")
 
 
 def free_port() -> int:
     """One of `free_ports`."""
     return free_ports(1)[0]
+
+
+def _own_range() -> range:
+    """Return the ports that this process may give."""
+    highest = _outgoing_lowest()
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % processes
+    size = (highest - _LOWEST) // processes
+    return range(_LOWEST + number * size, _LOWEST + (number + 1) * size)
 
 
 def _outgoing_lowest() -> int:

@@ -27,6 +27,9 @@ OF_A_SET = 60
 OF_A_CALL = 20
 """With one message."""
 
+TRIES = 5
+"""The least of them counts: another thread of the process may make objects beside one."""
+
 Count = Callable[[OfForm, ModuleType], int]
 
 
@@ -43,6 +46,9 @@ def count(tmp_path_factory: pytest.TempPathFactory) -> Count:
 
     def counted(work: OfForm, module: ModuleType) -> int:
         work(module)  # what is made once is there
+        return min(count_once(work, module) for _ in range(TRIES))
+
+    def count_once(work: OfForm, module: ModuleType) -> int:
         counter.begin()
         try:
             work(module)

@@ -13,7 +13,13 @@ from horolog.testing.ports import free_port
 from horolog.testing.program import CommandResult, Program, ServerProcess, serving
 from horolog.testing.waiting import wait_until
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
+PATIENCE_MS = 300_000
+"""`replica.lag.time.max.ms` where no test waits for it: a machine that stands still for a second
+takes no follower out of sync."""
+SHORT_MS = 2_000
+"""For tests in which messages are written while a follower is gone."""
+HAND_OVERS = 3
 
 
 class Broker:
@@ -83,7 +89,11 @@ class Brokers:
 
     def __init__(self, place: Path, count: int = 2, **settings: object) -> None:
         named = {name.replace("_", "."): value for name, value in settings.items()}
-        named = {"cluster.brokers": count, "replica.lag.time.max.ms": 2000} | named
+        named = {
+            "cluster.brokers": count,
+            "replica.lag.time.max.ms": PATIENCE_MS,
+            "retention.ms": -1,  # Messages of tests are old, and a slow test meets retention.
+        } | named
         self.place = place
         self.all = {number: Broker(place, number, named) for number in range(1, count + 1)}
 
@@ -106,6 +116,17 @@ class Brokers:
             return status if status.in_sync == list(self.all) and lags == {0} else None
 
         return wait_until(found, within_s=DEADLINE_S, state=lambda: leader.told()[-2000:])
+
+    def hand_over(self, leader: Broker, asked: Broker, *heir: str) -> None:
+        """Have a broker carry out `promote` while the leader is there. A broker that stands still
+        for a second meanwhile ends a handover; then it is tried again."""
+        for _ in range(HAND_OVERS):
+            self.in_sync(leader)
+            result = asked.program("cluster", "promote", *heir)
+            if result.code == 0:
+                return
+            assert "did not catch up" in refused(result), result
+        raise AssertionError(f"{HAND_OVERS} handovers were given up: {result}")
 
     def close(self) -> None:
         for broker in self.all.values():

@@ -1,8 +1,9 @@
 """Brokers in the test's own loop that have the same data. They stop cleanly, or not at all."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,14 @@ from horolog.testing.broker import running_broker
 from horolog.testing.ports import free_port
 from horolog.testing.wire import Wire
 
-DEADLINE_S = 20.0
+DEADLINE_S = 40.0
+PATIENCE_MS = 300_000
+"""`replica.lag.time.max.ms` of members: a machine that stands still for a second takes no follower
+out of sync."""
+SHORT_MS = 1000
+HAND_OVER_S = 30.0
+"""How long a handover, or leaving the ISR, may take; as short as it is for users, a machine that
+stands still for a second ends it."""
 
 
 def reading_link(client: Any) -> ClientLink | None:
@@ -64,6 +72,8 @@ class Member:
             settings["cluster_follow"] = follow.address
         started = running_broker(self.data_dir, files=self.files, **settings)
         self.broker = await self._stack.enter_async_context(started)
+        node = self.cluster.node
+        node.settings = node.settings._replace(hand_over_s=HAND_OVER_S)
 
     async def stop(self) -> None:
         """Stop cleanly, but without a word to the leader: a member of the ISR stays in it."""
@@ -81,6 +91,26 @@ class Member:
         """What drives it."""
         assert self.broker is not None
         return self.broker.services.replication
+
+    @contextmanager
+    def impatient(self) -> Iterator[None]:
+        """In the block `replica.lag.time.max.ms` is short at this broker."""
+        self._have_lag_max(SHORT_MS)
+        yield
+        followers = self.cluster.followers
+        in_sync = self.cluster.admin.describe().in_sync
+        for channel in list(followers._channels.values()):
+            # A follower that is gone would be in sync again once more time is given.
+            if channel.broker_id not in in_sync and not channel.waits:
+                followers._gone(channel)
+        self._have_lag_max(PATIENCE_MS)
+
+    def _have_lag_max(self, lag_max_ms: int) -> None:
+        cluster, node, lag_max_s = self.cluster, self.cluster.node, lag_max_ms / 1000
+        cluster.settings = replace(cluster.settings, replica_lag_time_max_ms=lag_max_ms)
+        node.settings = node.settings._replace(lag_max_s=lag_max_s)
+        if node.leader is not None:
+            node.leader._settings = node.leader._settings._replace(lag_max_s=lag_max_s)
 
     async def status(self) -> DescribeReplicasResponse:
         async with ReplicaAdmin(self.address) as admin:
@@ -124,7 +154,11 @@ class Members:
     """A cluster in one folder."""
 
     def __init__(self, place: Path, count: int, settings: dict[str, object]) -> None:
-        named = {"cluster_brokers": count, "replica_lag_time_max_ms": 1000} | settings
+        named = {
+            "cluster_brokers": count,
+            "replica_lag_time_max_ms": PATIENCE_MS,
+            "retention_ms": -1,  # Messages of tests are old, and a slow test meets retention.
+        } | settings
         self.all = {number: Member(place, number, named) for number in range(1, count + 1)}
 
     def __getitem__(self, number: int) -> Member:

@@ -219,7 +219,7 @@ async def test_a_change_is_planned_upon_the_one_before(place: Path) -> None:
 
 
 async def test_a_follower_of_a_silent_leader_reads_nothing_by_old_rules(place: Path) -> None:
-    async with strict(place, replica_lag_time_max_ms=60_000) as all_:
+    async with strict(place) as all_:
         await all_.start()
         leader, follower = all_[1], all_[2]
         await leader.call(create_topic("t"))

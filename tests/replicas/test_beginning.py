@@ -123,7 +123,7 @@ async def test_messages_without_answers(orphaned: Members) -> None:
 
 
 async def test_who_was_asked_is_named_in_the_end(orphaned: Members) -> None:
-    admin = Admin(both(orphaned), request_timeout_ms=300)
+    admin = Admin(both(orphaned), request_timeout_ms=3000)
     with pytest.raises(ConnectionFailed) as failed:
         await admin.__aenter__()
     await admin.close()
@@ -131,7 +131,7 @@ async def test_who_was_asked_is_named_in_the_end(orphaned: Members) -> None:
     assert text.startswith(f"no leader at {both(orphaned)}: ")
     assert f"{orphaned[2].address} does not lead" in text
     assert f"cannot connect to {orphaned[1].address}" in text
-    assert text.endswith("given up after request_timeout_ms=300")
+    assert text.endswith("given up after request_timeout_ms=3000")
 
 
 async def _opened(producer: Producer) -> None:
@@ -161,7 +161,7 @@ async def test_a_producer_gives_up_the_leader_after_the_delivery_timeout(
     """Whatever waits for the leader; a request would wait for ten minutes."""
     for work in (_opened, _sent, _sent_to, _sent_many, _sent_batch):
         producer = Producer(
-            both(orphaned), acks=acks, delivery_timeout_ms=300, request_timeout_ms=600_000
+            both(orphaned), acks=acks, delivery_timeout_ms=1000, request_timeout_ms=600_000
         )
         with pytest.raises(ConnectionFailed) as failed:
             async with asyncio.timeout(30):
@@ -169,7 +169,7 @@ async def test_a_producer_gives_up_the_leader_after_the_delivery_timeout(
         await producer.close()
         text = str(failed.value)
         assert text.startswith(f"no leader at {both(orphaned)}: "), work
-        assert text.endswith("given up after delivery_timeout_ms=300"), work
+        assert text.endswith("given up after delivery_timeout_ms=1000"), work
 
 
 async def test_a_client_that_is_closed_waits_no_more(orphaned: Members) -> None:

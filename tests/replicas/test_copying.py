@@ -105,7 +105,7 @@ async def _copies(all_: Brokers, random: Random) -> None:
     await asyncio.to_thread(all_.in_sync, first)
     before = await answers(first)
     counted = first.program.ok("histogram", TOPIC, *WINDOW, "--json").out
-    second.program.ok("cluster", "promote")
+    await asyncio.to_thread(all_.hand_over, first, second)
     first.stop()
     after = await answers(second)
     for ours, theirs in zip(after, before, strict=True):

@@ -60,7 +60,8 @@ async def left_by_its_follower(all_: Members) -> tuple[Member, Member]:
     await with_topics(all_)
     leader, follower = all_[1], all_[2]
     await follower.stop()
-    await in_sync_are(leader, 1)
+    with leader.impatient():
+        await in_sync_are(leader, 1)
     return leader, follower
 
 
@@ -532,8 +533,9 @@ async def test_a_leader_finds_nothing_wrong_with_a_follower_s_full_disk(
         leader, follower = all_[1], all_[2]
         events = observed(leader)
         files.fail("pwrite", errno.ENOSPC, times=-1, name=".log")
-        await leader.produce(TOPIC, "more")
-        await in_sync_are(leader, 1)
+        with leader.impatient():
+            await leader.produce(TOPIC, "more")
+            await in_sync_are(leader, 1)
         tries = follower.cluster.fetcher
         tried_s = await eventually(lambda: tries._tried_s)
         await eventually(lambda: tries._tried_s > tried_s + 0.5)

@@ -275,7 +275,8 @@ async def test_a_consumer_learns_that_its_log_was_cut(place: Path, client: Any) 
         await _sent(first, b"both")
         await all_.in_sync(first)
         await second.stop()
-        await eventually(lambda: first.cluster.admin.describe().in_sync == [1])
+        with first.impatient():
+            await eventually(lambda: first.cluster.admin.describe().in_sync == [1])
         await _sent(first, *lost)
         reader = await asyncio.to_thread(client, bootstrap, TOPIC)
         read: list[bytes] = []

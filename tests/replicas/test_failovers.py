@@ -10,7 +10,7 @@ import pytest
 from horolog import HorologError, Producer
 from horolog.testing.waiting import wait_until
 
-from .brokers import DEADLINE_S, Broker, Brokers, brokers, refused
+from .brokers import DEADLINE_S, SHORT_MS, Broker, Brokers, brokers, refused
 
 TOPIC = "t"
 PARTITIONS = 2
@@ -77,7 +77,7 @@ async def during(writer: Writer, broker: Broker, what: object, more: int = 60) -
     "rounds", [ROUNDS, pytest.param(LONG_ROUNDS, marks=pytest.mark.soak)], ids="{} rounds".format
 )
 def test_leaders_and_followers_are_killed(place: Path, rounds: int) -> None:
-    with brokers(place, min_insync_replicas=2) as all_:
+    with brokers(place, min_insync_replicas=2, replica_lag_time_max_ms=SHORT_MS) as all_:
         all_.start()
         all_[1].program.ok(
             "topic", "create", TOPIC, "--partitions", str(PARTITIONS), "--set", "segment.bytes=2000"
@@ -113,7 +113,7 @@ async def _rounds(all_: Brokers, rounds: int) -> None:
 
 
 def test_a_leader_that_comes_back_gives_up_what_it_had_alone(place: Path) -> None:
-    with brokers(place) as all_:
+    with brokers(place, replica_lag_time_max_ms=SHORT_MS) as all_:
         first, second = all_[1], all_[2]
         all_.start()
         first.program.ok("topic", "create", TOPIC)
@@ -142,7 +142,7 @@ def test_a_leader_that_comes_back_gives_up_what_it_had_alone(place: Path) -> Non
 
 def test_who_finds_damage_does_not_lead(place: Path) -> None:
     """Section 4: what it confirmed may be gone. Once a leader is there it is copied again."""
-    with brokers(place, min_insync_replicas=2) as all_:
+    with brokers(place, min_insync_replicas=2, replica_lag_time_max_ms=SHORT_MS) as all_:
         all_.start()
         first, second = all_[1], all_[2]
         first.program.ok("topic", "create", TOPIC, "--partitions", "2")

@@ -239,7 +239,7 @@ def test_groups_go_on_behind_what_they_committed(place: Path) -> None:
             all_.in_sync(second)
             send(ports.servers, range(30, 60))
             read_on(consumer, range(30, 60))
-            second.program.ok("cluster", "promote", "1")
+            all_.hand_over(second, second, "1")
             all_.in_sync(first)
             send(ports.servers, range(60, 90))
             read_on(consumer, range(60, 90))
@@ -361,7 +361,8 @@ async def test_our_members_follow_the_coordinator(place: Path) -> None:
             await all_[1].promote(2)
             await produce()
             await read()
-            assert sorted(found[before:])[-6 * PARTITIONS :] == sent[-6 * PARTITIONS :]
+            # One that was alone for a moment may have read what the other reads again.
+            assert set(found[before:]) == set(sent[-6 * PARTITIONS :])
             for consumer in (one, other):
                 await consumer.commit()
         assert await _committed(addresses) == [12] * PARTITIONS

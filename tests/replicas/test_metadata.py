@@ -91,9 +91,7 @@ async def test_what_is_answered_is_on_all_in_sync(place: Path) -> None:
 @pytest.mark.parametrize("durability", ["fsync", "written"])
 async def test_followers_have_a_topic_soon(place: Path, durability: str) -> None:
     """Also where nobody waits for a sync by all."""
-    async with members(
-        place, acks_all_durability=durability, replica_lag_time_max_ms=60_000
-    ) as all_:
+    async with members(place, acks_all_durability=durability) as all_:
         await all_.start()
         leader, follower = all_[1], all_[2]
         for number in range(10):
@@ -103,7 +101,7 @@ async def test_followers_have_a_topic_soon(place: Path, durability: str) -> None
 
 
 async def test_nothing_is_shown_before_all_in_sync_have_it(place: Path) -> None:
-    async with members(place, replica_lag_time_max_ms=60_000) as all_:
+    async with members(place) as all_:
         await all_.start()
         leader, follower = all_[1], all_[2]
         await leader.call(create_topic("a"))
@@ -136,7 +134,8 @@ async def test_too_few_in_sync_take_no_changes(place: Path) -> None:
         assert await committed(leader, "g", TOPIC, 5) == 0
         end = leader.cluster.store.metadata.log.log_end_offset
         await follower.stop()
-        await eventually(lambda: len(leader.cluster.node.leader.isr.members) == 1)
+        with leader.impatient():
+            await eventually(lambda: len(leader.cluster.node.leader.isr.members) == 1)
         refused = (await leader.call(create_topic("other"))).topics[0]
         assert refused.error_code == NOT_ENOUGH
         assert "min.insync.replicas" in (refused.error_message or "")
@@ -151,7 +150,7 @@ async def test_too_few_in_sync_take_no_changes(place: Path) -> None:
 
 
 async def test_who_waits_hears_that_the_leader_is_none_any_more(place: Path) -> None:
-    async with members(place, replica_lag_time_max_ms=60_000) as all_:
+    async with members(place) as all_:
         await all_.start()
         leader, follower = all_[1], all_[2]
         await leader.call(create_topic(TOPIC))
@@ -184,6 +183,8 @@ async def test_the_log_is_shortened_while_a_follower_is_away(
         assert await committed(leader, "g", "another", 1) == 0
         await same(all_, leader)
         await follower.stop()
+        with leader.impatient():
+            await eventually(lambda: len(leader.cluster.node.leader.isr.members) == 1)
         metadata = leader.cluster.store.metadata
         metadata.min_log_bytes = 20_000
         await leader.call(DeleteTopicsRequest(topic_names=["goes", "another"]))
@@ -243,6 +244,8 @@ async def test_another_topic_of_one_name_has_other_messages(place: Path) -> None
             await leader.produce(TOPIC, *(f"{number} {each}" for each in range(5 - number)))
             await all_.in_sync(leader)
             await follower.stop()
+            with leader.impatient():
+                await eventually(lambda: len(leader.cluster.node.leader.isr.members) == 1)
             await leader.call(DeleteTopicsRequest(topic_names=[TOPIC]))
             await leader.call(create_topic(TOPIC))
             await leader.produce(TOPIC, *(f"again {number} {each}" for each in range(5)))
@@ -260,7 +263,8 @@ async def test_who_cannot_make_a_partition_is_not_in_sync(place: Path) -> None:
         in_the_way = follower.data_dir / f"{TOPIC}-0"
         in_the_way.write_text("not a folder")
         assert (await leader.call(create_topic(TOPIC))).topics[0].error_code == 0
-        await eventually(lambda: len(leader.cluster.node.leader.isr.members) == 1)
+        with leader.impatient():
+            await eventually(lambda: len(leader.cluster.node.leader.isr.members) == 1)
         answer = await leader.call(produce(TOPIC, message_set(5), acks=-1))
         assert result(answer).error_code == NOT_ENOUGH
         assert not follower.cluster.stored.complete
@@ -296,7 +300,8 @@ async def test_who_cannot_read_the_metadata_leaves(place: Path) -> None:
         await leader.call(create_topic(TOPIC))
         await same(all_, leader)
         follower.cluster.store.metadata.failure = StorageError("a record of a later version")
-        await eventually(lambda: len(leader.cluster.node.leader.isr.members) == 1)
+        with leader.impatient():
+            await eventually(lambda: len(leader.cluster.node.leader.isr.members) == 1)
         assert follower.cluster.node.identity.in_doubt
         with pytest.raises(CodedError, match="may have lost something"):
             await follower.promote()

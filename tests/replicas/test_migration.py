@@ -150,10 +150,6 @@ def migrating(place: Path, **of_topic: object) -> Iterator[tuple[Brokers, Migrat
             new.close()
 
 
-def promote(broker: Broker) -> None:
-    broker.program.ok("cluster", "promote", str(broker.broker_id))
-
-
 def test_one_broker_at_a_time(place: Path) -> None:
     with migrating(place, segment_bytes=700, index_interval_bytes=100) as (all_, migration):
         asyncio.run(_one_at_a_time(all_, migration))
@@ -172,11 +168,11 @@ async def _one_at_a_time(all_: Brokers, migration: Migration) -> None:
     await asyncio.to_thread(restart, second, NEW_FORMAT, first)
     await phase(first, 0, [0])
     # It leads: v1, and the follower of the old format takes that too.
-    await asyncio.to_thread(promote, second)
+    await asyncio.to_thread(all_.hand_over, first, second, "2")
     await phase(second, 1, [0, 1])
     await asyncio.to_thread(restart, first, NEW_FORMAT, second)
     await phase(second, 1, [0, 1])
-    await asyncio.to_thread(promote, first)
+    await asyncio.to_thread(all_.hand_over, second, first, "1")
     await phase(first, 1, [0, 1])
 
 
@@ -198,7 +194,7 @@ async def _rolled_back(all_: Brokers, migration: Migration) -> None:
     await asyncio.to_thread(second.start, follow=first)
     await migration.write(first, 0)
     await migration.check(all_, first, searches=False)
-    await asyncio.to_thread(promote, second)
+    await asyncio.to_thread(all_.hand_over, first, second, "2")
     await migration.write(second, 0)
     await migration.check(all_, second, searches=False)
     assert stored(second) == [0]

@@ -119,10 +119,11 @@ async def test_topics_are_those_of_the_leader(place: Path) -> None:
         assert set(leader.cluster.directory.topics()) == {"a", "b"}
         # A topic of the same name is another one.
         await follower.stop()
-        async with Admin(leader.address) as admin:
-            await admin.delete_topic("b")
-            await admin.create_topic("b")
-        await leader.produce("b", "new")
+        with leader.impatient():
+            async with Admin(leader.address) as admin:
+                await admin.delete_topic("b")
+                await admin.create_topic("b")
+            await leader.produce("b", "new")
         await follower.start(follow=leader)
         await eventually(same)
         await all_.in_sync(leader)
@@ -149,7 +150,7 @@ async def test_nothing_expires_at_a_follower_by_itself(place: Path) -> None:
 
 
 async def test_a_consumer_gets_what_all_in_sync_replicas_have(place: Path) -> None:
-    async with members(place, replica_lag_time_max_ms=60_000) as all_:
+    async with members(place) as all_:
         await all_.start()
         leader, follower = all_[1], all_[2]
         await leader.call(create_topic(TOPIC))
@@ -173,8 +174,12 @@ async def test_writes_are_refused_while_too_few_are_in_sync(place: Path, durabil
         await follower.stop()
         wire = await Wire.open(leader.address)
         # It is in the log, and then the follower is found to be gone.
-        answer = await wire.call(produce(TOPIC, message_set(5), acks=-1, timeout_ms=10_000))
-        assert only_result(answer).error_code == NOT_ENOUGH_AFTER
+        waiting = asyncio.create_task(
+            wire.call(produce(TOPIC, message_set(5), acks=-1, timeout_ms=60_000))
+        )
+        await eventually(lambda: len(leader.broker.services.produces))  # type: ignore[union-attr]
+        with leader.impatient():
+            assert only_result(await waiting).error_code == NOT_ENOUGH_AFTER
         answer = await wire.call(produce(TOPIC, message_set(5), acks=-1))
         assert only_result(answer).error_code == NOT_ENOUGH
         assert leader.log(TOPIC).log_end_offset == 2
@@ -234,7 +239,8 @@ async def test_what_is_missing_is_not_known_before_a_leader_has_answered(place: 
         await first.produce(TOPIC, *"ab")
         await all_.in_sync(first)
         await second.stop()
-        await eventually(lambda: first.cluster.admin.describe().in_sync == [1])
+        with first.impatient():
+            await eventually(lambda: first.cluster.admin.describe().in_sync == [1])
         await first.produce(TOPIC, *"cdefg")
         await first.stop()
         await second.start(follow=first)
@@ -328,7 +334,7 @@ async def test_two_followers(place: Path) -> None:
 
 
 async def test_who_parks_hears_that_the_leader_is_none_any_more(place: Path) -> None:
-    async with members(place, replica_lag_time_max_ms=60_000) as all_:
+    async with members(place) as all_:
         await all_.start()
         leader, follower = all_[1], all_[2]
         await leader.call(create_topic(TOPIC))
@@ -566,7 +572,7 @@ async def test_a_follower_logs_in(place: Path) -> None:
 
 
 async def test_a_damaged_partition_keeps_no_other_one_back(place: Path) -> None:
-    async with members(place, replica_lag_time_max_ms=60_000) as all_:
+    async with members(place) as all_:
         leader, follower = all_[1], all_[2]
         await leader.start(cluster_create=True)
         await leader.call(create_topic("bad"))
@@ -686,4 +692,5 @@ async def test_metrics_tell_who_leads_and_who_is_behind(place: Path) -> None:
         assert float(found["horolog_elections_total"]) == 1
         assert float(figures(second)["horolog_leader"]) == 0
         await second.stop()
-        await eventually(lambda: float(figures(first)["horolog_under_min_insync"]) == 1)
+        with first.impatient():
+            await eventually(lambda: float(figures(first)["horolog_under_min_insync"]) == 1)

@@ -25,6 +25,12 @@ from .members import Member, eventually, members
 KAFKA = "127.0.0.1:0"
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that stands still for seconds lets no topic be late."""
+    monkeypatch.setattr(topic_forwarding, "HERE_WITHIN_S", 60.0)
+
+
 def about(*topics: str) -> MetadataRequest:
     return MetadataRequest(topics=[MetadataTopic(name=topic) for topic in topics])
 
@@ -168,6 +174,7 @@ async def test_a_topic_that_is_late_here_is_asked_for_again(
         with monkeypatch.context() as late:
             late.setattr(type(directory), "topics", _without(directory, "a"))
             assert await codes(follower, "a") == [5]
+        await eventually(lambda: "a" in directory.topics())
         assert await codes(follower, "a") == [0]
 
 

@@ -189,7 +189,8 @@ async def test_a_reader_of_messages_that_were_lost(place: Path) -> None:
         assert await consumer.take(6) == all_.inside
         before = await bounds(first)
         await second.stop()
-        await eventually(lambda: first.cluster.admin.describe().in_sync == [1])
+        with first.impatient():
+            await eventually(lambda: first.cluster.admin.describe().in_sync == [1])
         await all_.send(5)
         assert await consumer.take(5) == all_.inside[6:]
         assert await bounds(first) == (0, before[1] + 15)

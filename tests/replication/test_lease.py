@@ -69,4 +69,6 @@ def test_the_model_notices_a_wrong_lease(wrong: type[Lease]) -> None:
 
 
 def test_it_is_counted_by_the_clock_that_goes_on_while_a_machine_sleeps() -> None:
-    assert boot_time_s() == pytest.approx(time.clock_gettime(time.CLOCK_BOOTTIME), abs=0.5)
+    before_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+    now_s = boot_time_s()
+    assert before_s <= now_s <= time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -2,11 +2,13 @@
 
 import socket
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from random import SystemRandom
 
 import pytest
 
+from horolog.testing import ports as horolog_ports
 from horolog.testing.ports import free_port, free_ports
 
 
@@ -26,10 +28,36 @@ def test_they_are_different_and_no_connection_gets_one() -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", ""])
 def test_one_that_is_taken_is_passed_over(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     taken, other = free_ports(2)
-    drawn = iter([taken, other])
-    monkeypatch.setattr(SystemRandom, "randrange", lambda *_: next(drawn))
+    draws(monkeypatch, taken, other)
+    monkeypatch.setattr(horolog_ports, "_given", set())
     with closing(socket.create_server((host, taken))):
         assert free_port() == other
+
+
+def draws(monkeypatch: pytest.MonkeyPatch, *ports: int) -> None:
+    drawn = iter(ports)
+    monkeypatch.setattr(SystemRandom, "randrange", lambda *_: next(drawn))
+
+
+def test_none_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that has one may not listen yet, or be stopped."""
+    first, other = free_ports(2)
+    monkeypatch.setattr(horolog_ports, "_given", {first})
+    draws(monkeypatch, first, other)
+    assert free_port() == other
+    assert horolog_ports._given == {first, other}
+
+
+def test_processes_of_a_run_have_different_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "3")
+    ranges = []
+    for number in range(3):
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", f"gw{number}")
+        monkeypatch.setattr(horolog_ports, "_given", set())
+        ports = free_ports(50)
+        ranges.append((min(ports), max(ports)))
+    assert ranges == sorted(ranges)
+    assert all(before[1] < after[0] for before, after in pairwise(ranges))
 
 
 def test_too_few_are_an_error() -> None:
