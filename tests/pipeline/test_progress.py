@@ -292,7 +292,6 @@ def published(spark: SparkSession) -> Iterator[threading.Event]:
             spark.streams.removeListener(listener)
 
 
-@pytest.mark.timeout(300)
 def test_the_named_source_of_a_query(
     spark: SparkSession,
     broker: BrokerThread,
@@ -318,7 +317,6 @@ def test_the_named_source_of_a_query(
         assert [lag.topic for lag in admin.lag("Totals")] == [billed, billed]
 
 
-@pytest.mark.timeout(300)
 def test_a_query_that_had_begun_before(
     spark: SparkSession,
     broker: BrokerThread,

@@ -17,7 +17,7 @@ from .sources import T0_MS
 
 MakeTopic = Callable[..., str]
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """What runs for seconds needs no better code, which takes longer to make."""

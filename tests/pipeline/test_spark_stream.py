@@ -24,8 +24,6 @@ from .sources import T0_MS
 
 MakeTopic = Callable[..., str]
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def stream(spark: SparkSession, broker: BrokerThread, **options: Any) -> DataFrame:
     given = {"bootstrap.servers": broker.address, "startingOffsets": "earliest", **options}

@@ -27,8 +27,6 @@ PAGE = blocks("spark.md")
 REMOTE = 'SparkSession.builder.remote("sc://spark.example:15002").getOrCreate()'
 BROKER = "127.0.0.1:7070"
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def test_the_page_publishes_the_progress_of_a_named_query(
     connected: "ConnectSession",

@@ -28,7 +28,7 @@ def _connect_early(place: str) -> None:
         os.dup2(early.fileno(), own.fileno(), inheritable=False)
         early.close()
 
-    socket.socket.connect = take  # type: ignore[method-assign]
+    socket.socket.connect = take  # type: ignore[method-assign, assignment]
 
 
 if _PLACE is not None and any(part.startswith("pyspark.") for part in sys.orig_argv):
