@@ -85,6 +85,8 @@ def spark(
     conf = {
         "spark.ui.enabled": "false",
         "spark.sql.streaming.pollingDelay": "50ms",
+        # How long Spark and Python wait for each other to connect, and for a worker's first word.
+        "spark.python.authenticate.socketTimeout": "300s",
         # Tables that another run left, or has now, are not found.
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.connect.grpc.binding.address": "127.0.0.1",
