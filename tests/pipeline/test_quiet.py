@@ -125,7 +125,7 @@ def test_ctrl_c_while_spark_starts(
         assert process.stdout.readline() != ""  # what it will read; Spark is started next
         time.sleep(wait_s)  # there is no event in between: any moment is as good
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=200)
+        out, err = process.communicate(timeout=500)
     done = subprocess.CompletedProcess(command, process.returncode, out, err)
     assert quiet(done), done.stderr
     assert done.returncode == 130
