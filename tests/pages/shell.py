@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,6 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final
 
-from horolog.testing.ports import free_port
 from horolog.testing.program import READY, Process
 from horolog.tests.in_process import Streams, run_on, writing
 
@@ -120,7 +120,9 @@ class Shell:
 
     def _port(self, written: str) -> str:
         if written not in self._ports:
-            self._ports[written] = str(free_port())
+            with socket.socket() as taken:
+                taken.bind(("127.0.0.1", 0))
+                self._ports[written] = str(taken.getsockname()[1])
         return self._ports[written]
 
     def _as_written(self, text: str) -> str:
