@@ -22,6 +22,11 @@ sys.exit(pytest.main(sys.argv[2:]))
 """
 
 
+_LIMIT_SECONDS = 600
+"""The first run installs the framework."""
+
+
+@pytest.mark.timeout(_LIMIT_SECONDS)
 @pytest.mark.parametrize(
     "framework", [pytest.param("faststream", marks=pytest.mark.ecosystem), "quixstreams"]
 )

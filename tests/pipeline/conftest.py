@@ -4,6 +4,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 _NUMBERS = itertools.count()
+
+EARLY = Path(__file__).parent / "early"
+"""The folder of what Python processes of Spark run at their start."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -68,7 +72,9 @@ def missing(why: str) -> NoReturn:
 
 @pytest.fixture(scope="session")
 def spark(
-    start_once: Callable[[str], None], until_java_is_done: ExitStack
+    start_once: Callable[[str], None],
+    until_java_is_done: ExitStack,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[SparkSession]:
     """A Spark of two cores that tries a task four times. It takes 10 seconds to start."""
     try:
@@ -79,13 +85,19 @@ def spark(
     conf = {
         "spark.ui.enabled": "false",
         "spark.sql.streaming.pollingDelay": "50ms",
+        # How long Spark and Python wait for each other to connect, and for a worker's first word.
+        "spark.python.authenticate.socketTimeout": "300s",
+        # Tables that another run left, or has now, are not found.
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
         # What these tests do is soon over: good code takes longer to make than it runs.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
         "-Dderby.stream.error.file=/dev/null",
     }
-    started = session("tests", master="local[2,4]", conf=conf)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYTHONPATH", str(EARLY), prepend=os.pathsep)
+        started = session("tests", master="local[2,4]", conf=conf)
     started.sparkContext.setLogLevel("OFF")
     until_java_is_done.callback(started.stop)
     yield started

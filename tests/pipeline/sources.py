@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyspark.cloudpickle import dumps
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
@@ -69,6 +70,12 @@ def validated(
     """The record batches of a task, refused where Spark would refuse them."""
     found = reader.read(partition)
     yield from records_to_arrow_batches(found, 10_000, schema, made)
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the pipeline has logged; others in this process may log too."""
+    ours = "horolog.pipeline"
+    return [one.getMessage() for one in caplog.records if one.name.startswith(ours)]
 
 
 def plain(offsets: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from unittest import mock
 
-import pytest
 from pyspark.sql import SparkSession
 
 from horolog.cli.main import run as run_command
@@ -51,7 +50,6 @@ class SparkShell(Shell):
         return out.getvalue().splitlines()
 
 
-@pytest.mark.timeout(600)
 def test_the_page_shows_what_happens(spark: SparkSession, tmp_path: Path) -> None:
     session = blocks(PAGE)
     assert len(session) > 5

@@ -21,8 +21,6 @@ from horolog.testing.program import CommandResult
 
 from .sources import T0_MS
 
-pytestmark = pytest.mark.timeout(600)
-
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 T_MS = 1_479_132_000_000

@@ -17,7 +17,7 @@ from .sources import T0_MS
 
 MakeTopic = Callable[..., str]
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """What runs for seconds needs no better code, which takes longer to make."""
@@ -125,7 +125,7 @@ def test_ctrl_c_while_spark_starts(
         assert process.stdout.readline() != ""  # what it will read; Spark is started next
         time.sleep(wait_s)  # there is no event in between: any moment is as good
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=500)
     done = subprocess.CompletedProcess(command, process.returncode, out, err)
     assert quiet(done), done.stderr
     assert done.returncode == 130

@@ -158,7 +158,6 @@ def test_a_row_that_is_too_large_is_the_only_one_refused(broker: BrokerThread) -
     assert Counter(refused(broker, "one")).total() == 1
 
 
-@pytest.mark.timeout(300)
 def test_a_dataframe(broker: BrokerThread, spark: SparkSession) -> None:
     with blocking.Admin(broker.address) as admin:
         admin.create_topic("frame", partitions=2, settings=LOW)

@@ -14,8 +14,6 @@ from horolog.testing.broker import BrokerThread
 
 MakeTopic = Callable[..., str]
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def batch(spark: SparkSession, broker: BrokerThread, **options: Any) -> DataFrame:
     given = {"bootstrap.servers": broker.address, **options}

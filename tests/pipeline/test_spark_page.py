@@ -16,7 +16,6 @@ from .brokers import create
 SCRIPT, *_ = examples(Path(__file__).parents[2] / "docs" / "spark.md")
 
 
-@pytest.mark.timeout(300)
 def test_the_script_reads_and_copies(
     broker: BrokerThread,
     tmp_path: Path,

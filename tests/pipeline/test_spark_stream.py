@@ -17,13 +17,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from horolog import blocking
 from horolog.testing.broker import BrokerThread
+from horolog.testing.ports import free_port
 from horolog.testing.program import serving
 
 from .sources import T0_MS
 
 MakeTopic = Callable[..., str]
-
-pytestmark = pytest.mark.timeout(300)
 
 
 def stream(spark: SparkSession, broker: BrokerThread, **options: Any) -> DataFrame:
@@ -213,8 +212,9 @@ def test_a_replay_of_partitions_as_dense_as_they_like(
 def test_a_broker_that_is_killed_under_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     data = tmp_path / "data"
     sent = [b"%d" % number for number in range(1500)]
-    with serving(data) as killed:
-        address = killed.native
+    # The system gives this port to nobody else while the broker is away.
+    address = f"127.0.0.1:{free_port()}"
+    with serving(data, "--listen", address) as killed:
         with blocking.Producer(address) as producer:
             producer.send_batch("from", sent)
         options = {"bootstrap.servers": address, "retryBudgetMs": "240000"}

@@ -12,7 +12,7 @@ from confluent_kafka.aio import AIOConsumer, AIOProducer
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPlace
 
-SECONDS: Final = 30
+SECONDS: Final = 60
 
 Send = Callable[[str, str, Sequence[bytes], bool], None]
 """Sends values to a topic, one after another: the bootstrap servers, the topic, the values, and

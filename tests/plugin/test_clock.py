@@ -47,6 +47,32 @@ def test_a_speed_lets_both_clocks_run_faster() -> None:
     assert (clock.now_ms(), clock.speed) == (1_061_500, 1)
 
 
+class StandingClock(ManualClock):
+    """Of a process that stands still for a second before it reads the wall clock."""
+
+    stands = False
+
+    def now_ms(self) -> int:
+        if self.stands:
+            self.stands = False
+            self.advance(1_000)
+        return super().now_ms()
+
+
+def test_a_process_that_stands_still_does_not_move_the_clock() -> None:
+    real = StandingClock(1_000_000, 10.0)
+    real.stands = True
+    clock = MovingClock(real)
+    assert clock.now_ms() == 1_001_000
+    clock.step(5)
+    real.stands = True
+    offset = clock.offset()
+    assert offset.ahead_ms == 5_000
+    real.stands = True
+    clock.take(offset)
+    assert clock.now_ms() == real.now_ms() + 5_000
+
+
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -float("inf"), 1e12, -1e10])
 @pytest.mark.parametrize("move", ["step", "jump"])
 def test_a_move_beyond_the_times_of_messages_is_refused(move: str, seconds: float) -> None:
@@ -112,6 +138,7 @@ def horolog_settings() -> dict[str, object]:
 def test_retention_follows_a_step_that_is_shorter_than_its_interval(
     horolog_broker: BrokerThread,
 ) -> None:
+    horolog_broker.clock.freeze()
     with (
         blocking.Admin(horolog_broker.address) as admin,
         blocking.Producer(horolog_broker.address) as producer,

@@ -160,7 +160,7 @@ async def test_a_late_answer_comes_late_and_in_its_turn(
         began = SystemClock.monotonic()
         numbers = client.send_together(produce("a", SET), list_offsets("a", (0, -2)))
         first, _ = await client.receive()
-        assert SystemClock.monotonic() - began >= 0.05
+        assert SystemClock.monotonic() - began >= 0.045  # A loop counts whole milliseconds.
         second, _ = await client.receive()
         assert [first, second] == numbers
     assert len(horolog_broker.topic("a").messages()) == 1
@@ -220,8 +220,8 @@ async def test_a_throttled_client_is_told_and_not_read_from(
 ) -> None:
     faults.throttle("Produce", 0.1)
     async with wire(address_of(horolog_broker, encoding), encoding) as client:
-        assert (await client.call(produce("a", SET))).throttle_time_ms == 100
         began = SystemClock.monotonic()
+        assert (await client.call(produce("a", SET))).throttle_time_ms == 100
         assert (await client.call(produce("a", SET))).throttle_time_ms == 0
         assert SystemClock.monotonic() - began >= 0.08
 

@@ -26,10 +26,6 @@ MakeTopic = Callable[..., str]
 PAGE = blocks("spark.md")
 REMOTE = 'SparkSession.builder.remote("sc://spark.example:15002").getOrCreate()'
 BROKER = "127.0.0.1:7070"
-SLOW_WORKER = "Python worker failed to connect back"
-"""Spark says it of a Python process that did not start in ten seconds, on a busy machine."""
-
-pytestmark = pytest.mark.timeout(300)
 
 
 def test_the_page_publishes_the_progress_of_a_named_query(
@@ -112,16 +108,13 @@ def test_a_declarative_pipeline_reads_and_writes(
         f"libraries:\n  - glob:\n      include: clicks.py\n"
     )
     try:
-        for _ in range(5):
-            done = subprocess.run(
-                [sys.executable, "-m", "pyspark.pipelines.cli", "run"],
-                cwd=tmp_path,
-                env={**os.environ, "SPARK_REMOTE": connect_address},
-                capture_output=True,
-                text=True,
-            )
-            if SLOW_WORKER not in done.stderr:
-                break
+        done = subprocess.run(
+            [sys.executable, "-m", "pyspark.pipelines.cli", "run"],
+            cwd=tmp_path,
+            env={**os.environ, "SPARK_REMOTE": connect_address},
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode == 0, done.stderr
         (end,) = admin.list_offsets("copied", 0, [-1])
         assert end.offset == 30
