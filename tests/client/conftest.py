@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from horolog.client.cluster.connection import ClientConnection
 from horolog.protocol.api.broker.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
 from horolog.protocol.api.log.init_producer_id import INIT_PRODUCER_ID, InitProducerIdResponse
 from horolog.protocol.api.native.frames import (
@@ -18,6 +19,7 @@ from horolog.protocol.api.native.frames import (
     open_request,
 )
 from horolog.protocol.api.registry import APIS
+from horolog.protocol.api.schema import Api
 from horolog.protocol.api.topics.describe_configs import DESCRIBE_CONFIGS, DescribeConfigsResponse
 from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
@@ -107,6 +109,31 @@ def scripted_broker() -> ScriptedBrokers:
                 writer.transport.abort()
 
     return start
+
+
+Expire = Callable[[Api], None]
+
+
+@pytest.fixture
+def expire(monkeypatch: pytest.MonkeyPatch) -> Expire:
+    """`expire(PRODUCE)` ends the time of the produce requests in flight. So a test of a broker that
+    does not answer need not wait, and the requests that are answered have all the time they need.
+    """
+    connections: list[ClientConnection] = []
+    made = ClientConnection.connection_made
+
+    def noted(connection: ClientConnection, transport: asyncio.BaseTransport) -> None:
+        connections.append(connection)
+        made(connection, transport)
+
+    def ended(api: Api) -> None:
+        for connection in connections:
+            for request in list(connection._pending.values()):
+                if request.api is api:
+                    connection._expire(request.answer, api, connection._request_timeout_ms)
+
+    monkeypatch.setattr(ClientConnection, "connection_made", noted)
+    return ended
 
 
 @pytest.fixture

@@ -119,7 +119,7 @@ async def test_lingering_gathers_what_comes_later(scripted_broker: Any) -> None:
     log = Log()
     async with (
         scripted_broker(log.serve) as broker,
-        Producer(broker.address, linger_ms=100) as producer,
+        Producer(broker.address, linger_ms=1500) as producer,
     ):
         first = await producer.enqueue("t", b"a")
         await producer.partition_for("t", None)

@@ -83,7 +83,7 @@ def test_errors_arrive_where_the_call_was(server: ServerProcess) -> None:
         with pytest.raises(InvalidTimestamp):
             producer.send("strict", b"a", timestamp_ms=T0)
         refused = producer.enqueue("strict", b"a", timestamp_ms=T0)
-        assert isinstance(refused.exception(5), InvalidTimestamp)
+        assert isinstance(refused.exception(60), InvalidTimestamp)
 
 
 def test_any_thread_may_call(server: ServerProcess) -> None:
@@ -135,7 +135,7 @@ def test_the_loop_itself_may_not_wait(server: ServerProcess) -> None:
     with blocking.Producer(server.native) as producer:
         sent = producer.enqueue("a", b"v")
         sent.add_done_callback(call_back)
-        sent.result(5)
+        sent.result(60)
     assert len(caught) <= 1  # the answer may come before the callback is there
     if caught:
         assert "its own loop would stand" in str(caught[0])
@@ -167,7 +167,7 @@ def test_ctrl_c_ends_a_wait_and_the_client_works_on(server: ServerProcess) -> No
         assert process.stdout.readline() == "waiting\n"
         process.send_signal(signal.SIGINT)
         out = process.stdout.read()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     assert out.split("\n")[:3] == ["interrupted", "b'after'", "['MainThread']"]
 
 
@@ -192,7 +192,7 @@ def test_after_a_fork_there_is_a_new_thread(server: ServerProcess, tmp_path: Pat
             [sys.executable, "-c", code, server.native],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=120,
             env=dict(os.environ),
         )
     *refused, code = done.stdout.splitlines()

@@ -1,6 +1,7 @@
 """Connections come when they are needed, and again when they broke."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from horolog import (
 )
 from horolog.protocol.api.native.frames import RequestHead
 from horolog.protocol.api.topics.metadata import MetadataResponse, MetadataTopicResult
-from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
+from horolog.testing.ports import free_port
 
 
 async def topics(*_: Any) -> MetadataResponse:
@@ -82,14 +83,12 @@ async def test_closing_while_connecting_leaves_no_connection(scripted_broker: An
             await asking
 
 
-async def test_a_client_outlives_a_restart_of_its_broker(
-    broker: Broker, address: str, tmp_path: Any
-) -> None:
-    from horolog.testing.broker import running_broker
-
-    async with Producer(address) as producer:
-        await producer.send("clicks", b"before")
-        await broker.stop()
+async def test_a_client_outlives_a_restart_of_its_broker(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    async with AsyncExitStack() as stack:
+        async with running_broker(tmp_path, listen=address, http_listen="off"):
+            producer = await stack.enter_async_context(Producer(address))
+            await producer.send("clicks", b"before")
         async with running_broker(tmp_path, listen=address, http_listen="off"):
             sent = await producer.send("clicks", b"after")
             assert sent.offset == 1

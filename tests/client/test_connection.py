@@ -51,6 +51,13 @@ async def silent(*_: Any) -> None:
     return None
 
 
+async def connected(address: str, request_timeout_ms: int) -> ClientConnection:
+    """A connection whose requests have so much time; to connect there is more."""
+    connection = await connect(address)
+    connection._request_timeout_ms = request_timeout_ms
+    return connection
+
+
 async def ask(connection: ClientConnection, name: str) -> str:
     response: MetadataResponse = await connection.submit(METADATA, asking(name))
     return response.topics[0].name
@@ -149,9 +156,10 @@ async def test_a_request_that_is_not_answered_times_out(scripted_broker: Any) ->
         return answer(first_name(body))
 
     async with scripted_broker(first_one_late) as broker:
-        connection = await connect(broker.address, request_timeout_ms=50)
+        connection = await connected(broker.address, 50)
         with pytest.raises(RequestTimedOut, match="did not answer metadata in 50 ms"):
             await ask(connection, "late")
+        connection._request_timeout_ms = 30_000
         late.set()
         # The late answer comes first, and is nobody's any more.
         assert await ask(connection, "b") == "b"
@@ -160,7 +168,7 @@ async def test_a_request_that_is_not_answered_times_out(scripted_broker: Any) ->
 
 async def test_the_wait_asked_for_is_added_to_the_timeout(scripted_broker: Any) -> None:
     async with scripted_broker(silent) as broker:
-        connection = await connect(broker.address, request_timeout_ms=300)
+        connection = await connected(broker.address, 300)
         with pytest.raises(RequestTimedOut, match="in 330 ms"):
             await connection.submit(METADATA, asking("a"), wait_ms=30)
         await connection.close()
@@ -242,17 +250,17 @@ async def test_what_is_sent_on_the_machine_is_not_paced(scripted_broker: Any) ->
 
 
 async def test_nobody_listens() -> None:
-    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    server.close()
-    await server.wait_closed()
-    with pytest.raises(ConnectionFailed, match=f"cannot connect to 127.0.0.1:{port}"):
-        await connect(f"127.0.0.1:{port}")
+    with socket.socket() as taken:  # so that no other process listens there meanwhile
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        with pytest.raises(ConnectionFailed, match=f"cannot connect to 127.0.0.1:{port}"):
+            await connect(f"127.0.0.1:{port}")
 
 
 async def test_a_host_that_does_not_exist() -> None:
     with pytest.raises(ConnectionFailed, match=r"cannot connect to nowhere\.invalid:7070"):
-        await connect("nowhere.invalid:7070")
+        # The resolver may try for half a minute.
+        await connect("nowhere.invalid:7070", request_timeout_ms=120_000)
 
 
 async def test_what_answers_is_a_web_server() -> None:
@@ -294,7 +302,7 @@ async def test_faults_15_a_broker_that_does_not_read(scripted_broker: Any) -> No
         await release.wait()
 
     async with scripted_broker(stop_reading) as broker:
-        connection = await connect(broker.address, request_timeout_ms=200)
+        connection = await connected(broker.address, 200)
         topics = [MetadataTopic(name="x" * 30_000) for _ in range(1_000)]
         answered = [connection.submit(METADATA, MetadataRequest(topics=topics)) for _ in range(2)]
         with pytest.raises(RequestTimedOut, match="took no more requests in 200 ms"):

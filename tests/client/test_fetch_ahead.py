@@ -206,6 +206,8 @@ async def test_a_broker_that_goes_away_meanwhile_is_asked_again(
 async def test_one_that_is_never_used_leaves_nothing_behind(
     scripted_broker: Any, log: Log, caplog: pytest.LogCaptureFixture
 ) -> None:
+    gc.collect()  # of earlier tests
+    caplog.clear()
     async with scripted_broker(log.serve) as broker:
         async with Consumer(broker.address) as consumer:
             consumer.assign("t", 0, offset=0)

@@ -1,5 +1,6 @@
 """Every example of docs/client.md runs, in order, against one broker."""
 
+import logging
 import re
 import shlex
 from collections.abc import Iterator
@@ -13,6 +14,15 @@ from horolog.tests.pages.python import examples, run_example
 GUIDE = Path(__file__).parents[2] / "docs" / "client.md"
 EXAMPLES = examples(GUIDE)
 COMMANDS = re.findall(r"^\$ horolog (.*)$", GUIDE.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.fixture(autouse=True)
+def level() -> Iterator[None]:
+    """An example sets that of the logger `horolog`, for its own program."""
+    logger = logging.getLogger("horolog")
+    before = logger.level
+    yield
+    logger.setLevel(before)
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,15 @@ from horolog import Admin, Consumer, Producer, blocking
 from horolog.client.cluster import connection as connections
 from horolog.client.cluster.link import ClientLink
 from horolog.client.cluster.route import REQUESTS
+from horolog.server.broker import Broker
 from horolog.testing.broker import BrokerThread
 from horolog.testing.waiting import until
 
 NOW = 1_479_144_272_509
 
-CLOSING_S = 0.1
-"""A connection that does not count any more closes its socket in the next turn of the loop."""
+CLOSING_TURNS = 10
+"""A connection that does not count any more closes its socket in the next turn of the loop, and the
+client reads that in the next turn of its own."""
 
 Wait = Callable[[BrokerThread], Awaitable[None]]
 
@@ -27,7 +29,7 @@ Wait = Callable[[BrokerThread], Awaitable[None]]
 @pytest.fixture(autouse=True)
 def unused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that was not used while the broker closed it has been unused for long."""
-    monkeypatch.setattr(connections, "_UNUSED_S", CLOSING_S / 2)
+    monkeypatch.setattr(connections, "_UNUSED_S", -1.0)
 
 
 @pytest.fixture
@@ -44,7 +46,9 @@ def address(request: pytest.FixtureRequest, broker: BrokerThread) -> str:
 async def while_the_loop_runs(broker: BrokerThread) -> None:
     """The client reads that the broker closes."""
     await until(lambda: all_closed(broker))
-    await asyncio.sleep(CLOSING_S)
+    broker.in_loop(some_turns)
+    for _ in range(CLOSING_TURNS):
+        await asyncio.sleep(0)
 
 
 async def while_the_loop_is_blocked(broker: BrokerThread) -> None:
@@ -55,7 +59,12 @@ async def while_the_loop_is_blocked(broker: BrokerThread) -> None:
 def wait_for_the_closing(broker: BrokerThread) -> None:
     while not all_closed(broker):
         time.sleep(0.01)  # This thread is to do nothing else.
-    time.sleep(CLOSING_S)
+    broker.in_loop(some_turns)
+
+
+async def some_turns(_: Broker) -> None:
+    for _turn in range(CLOSING_TURNS):
+        await asyncio.sleep(0)
 
 
 def all_closed(broker: BrokerThread) -> bool:
@@ -150,11 +159,10 @@ async def test_a_connection_is_replaced_before_the_broker_closes_it(
             link: ClientLink = admin._cluster._links[broker.address, REQUESTS]
             await admin.list_topics()
             before = link._connection
-            await admin.list_topics()
-            assert link._connection is before
-            monkeypatch.setattr(connections, "_UNUSED_S", -1.0)
-            await admin.list_topics()
-            assert link._connection is before, "the broker has not closed it"
+            for unused_s in (3600.0, -1.0):
+                monkeypatch.setattr(connections, "_UNUSED_S", unused_s)
+                await admin.list_topics()
+                assert link._connection is before, "the broker has not closed it"
             monkeypatch.setattr(connections, "_MAX_IDLE_S", -1.0)
             await admin.list_topics()
             assert link._connection is not before

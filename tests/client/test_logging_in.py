@@ -17,6 +17,7 @@ from horolog import (
     UnsupportedSaslMechanism,
 )
 from horolog.client.cluster.link import ClientLink
+from horolog.client.security.authentication import _again_in_s
 from horolog.protocol.api.broker.api_versions import ApiVersion
 from horolog.protocol.api.native.frames import RequestHead, encode_error
 from horolog.protocol.api.security.authenticate import (
@@ -263,6 +264,18 @@ async def test_who_is_not_let_in_again_is_told(scripted_broker: ScriptedBrokers)
         await link.connection()
         await link.close()
         assert len(broker.connections) == 2
+
+
+def test_when_a_client_logs_in_again() -> None:
+    """Before the session ends, and at Kafka not within a second."""
+    for _ in range(100):
+        native_s, kafka_s = (_again_in_s(20_000, native) for native in (True, False))
+        assert native_s is not None
+        assert kafka_s is not None
+        assert 17 <= native_s <= 19
+        assert 17 <= kafka_s <= 19
+    assert _again_in_s(1_000, native=False) == 1.05
+    assert _again_in_s(0, native=True) is None
 
 
 @pytest.mark.parametrize(

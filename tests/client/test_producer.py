@@ -201,7 +201,7 @@ async def test_arguments_of_the_wrong_kind(address: str) -> None:
 async def test_p13_a_timed_out_wait_is_an_error(scripted_broker: Any) -> None:
     async def time_out(head: RequestHead, body: ProduceRequest, _: Any) -> Any:
         assert head.api_key != METADATA.key
-        assert (body.acks, body.timeout_ms) == (-1, 700)
+        assert (body.acks, body.timeout_ms) == (-1, 20_700)
         result = ProducePartitionResult(
             partition=3, error_code=RequestTimedOut.code, base_offset=5, error_message="too slow"
         )
@@ -209,7 +209,7 @@ async def test_p13_a_timed_out_wait_is_an_error(scripted_broker: Any) -> None:
 
     async with (
         scripted_broker(time_out) as broker,
-        Producer(broker.address, request_timeout_ms=700, delivery_timeout_ms=0) as producer,
+        Producer(broker.address, request_timeout_ms=20_700, delivery_timeout_ms=0) as producer,
     ):
         with pytest.raises(RequestTimedOut, match="too slow"):
             await producer.send("t", b"v", partition=3)

@@ -108,10 +108,10 @@ async def test_kills_lose_nothing_acknowledged_and_keep_the_order(
 
 
 async def test_a_stop_in_order_is_waited_out(tmp_path: Path) -> None:
-    places: dict[str, Any] = {"http_listen": "off"}
+    address = f"127.0.0.1:{free_port()}"
+    places: dict[str, Any] = {"http_listen": "off", "listen": address}
     async with contextlib.AsyncExitStack() as stack:
-        async with running_broker(tmp_path, **places) as broker:
-            address = places["listen"] = broker.addresses.native
+        async with running_broker(tmp_path, **places):
             producer = await stack.enter_async_context(Producer(address))
             consumer = await stack.enter_async_context(Consumer(address, max_wait_ms=30_000))
             consumer.assign("t", 0, offset=0)

@@ -58,7 +58,7 @@ async def fill(address: str, topic: str, partition: int, times: list[int]) -> No
 
 
 async def take(consumer: Consumer, count: int) -> list[tuple[int, int]]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return places([await anext(consumer) for _ in range(count)])
 
 
@@ -292,7 +292,7 @@ async def test_several_topics(address: str, topic: str) -> None:
     async with Consumer(address) as consumer:
         consumer.assign(topic)
         consumer.assign(other)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             records = [await anext(consumer) for _ in range(7)]
         assert places([one for one in records if one.topic == topic]) == ALL
         assert places([one for one in records if one.topic == other]) == [(0, 0)]
@@ -316,9 +316,9 @@ async def test_a_broker_that_was_away_when_the_partitions_were_asked_for(tmp_pat
         await consumer.__aenter__()
         consumer.assign("t")
         await asyncio.to_thread(broker.stop)
-    with pytest.raises(ConnectionFailed):
-        await consumer.fetch()
-    with BrokerThread(tmp_path, {"retention.ms": -1, "listen": address}):
+        with pytest.raises(ConnectionFailed):
+            await consumer.fetch()
+        await asyncio.to_thread(broker.start)
         assert await take(consumer, 1) == [(1, 0)]
         await consumer.close()
 

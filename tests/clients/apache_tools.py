@@ -15,7 +15,6 @@ from .access import Access, java
 from .client import (
     PLAIN,
     POLL_SECONDS,
-    WAIT_SECONDS,
     Client,
     Member,
     Message,
@@ -29,6 +28,9 @@ from .steps import Step
 
 _LOGGING = Path(__file__).with_suffix(".log4j.properties").as_uri()
 """Makes them say on standard error what was refused: their exit code does not."""
+
+_TOOL_SECONDS = 150
+"""Each starts a Java of its own, which takes seconds of a processor before it does anything."""
 
 _NO_TIME = "have no option for a message's time"
 _TRIED = {Step.NONE, Step.ZSTD, Step.HEADERS, Step.GROUP, Step.MID_BATCH}
@@ -83,7 +85,7 @@ class ApacheTools(Client):
             "--compression-codec",
             sending.codec,
             *_options("--property", properties),
-            *_options("--producer-property", {"linger.ms": "1000"}),
+            *_options("--producer-property", {"linger.ms": "1000", "request.timeout.ms": "30000"}),
             stdin="".join(f"{line}\n" for line in lines),
         )
 
@@ -170,7 +172,7 @@ class ApacheTools(Client):
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=WAIT_SECONDS,
+            timeout=_TOOL_SECONDS,
         )
         if done.returncode != 0 or "ERROR" in done.stderr:
             raise Refused(done.stdout + done.stderr)
@@ -196,7 +198,7 @@ class _Member(Member):
 
     def close(self) -> None:
         self._process.terminate()
-        self._process.wait(WAIT_SECONDS)
+        self._process.wait(_TOOL_SECONDS)
 
 
 def _java(tool: str, *arguments: str) -> list[str]:

@@ -33,6 +33,9 @@ PROGRAMS: Final = {Kcat: ("kcat",), KafkaJs: ("node", "npm")}
 PROVED: Final[set[Step]] = set()
 """Steps that some test is declared to prove."""
 
+JAVA: Final = pytest.mark.timeout(900)
+"""Of tests with a Java: it starts again and again, and Maven fetches it the first time."""
+
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -45,5 +48,10 @@ def proves(step: Step) -> Decorator:
     """Runs the test, which takes a `client`, for every client that can do a step."""
     PROVED.add(step)
     return pytest.mark.parametrize(
-        "client", [pytest.param(one, id=one.name) for one in able(step)], indirect=True
+        "client",
+        [
+            pytest.param(one, id=one.name, marks=[JAVA] if one is ApacheTools else [])
+            for one in able(step)
+        ],
+        indirect=True,
     )

@@ -3,7 +3,10 @@
 from .apache_tools import ApacheTools
 from .client import Client, Message, Sending
 from .conftest import Start
+from .matrix import JAVA
 from .test_groups import polled
+
+pytestmark = JAVA
 
 
 def test_an_offset_by_time(start: Start, other: Client) -> None:

@@ -15,6 +15,7 @@ from kafka.admin import ConfigResourceType, KafkaAdminClient
 from .apache_tools import ApacheTools
 from .client import Client, Refused
 from .conftest import Start
+from .matrix import JAVA
 
 Alters = Callable[[str, str, Mapping[str, str | None]], None]
 """At an address a topic's settings; `None` unsets."""
@@ -35,7 +36,7 @@ def by_librdkafka(address: str, topic: str, changes: Mapping[str, str | None]) -
     admin = AdminClient({"bootstrap.servers": address})
     future: Future[None]
     (future,) = admin.incremental_alter_configs([resource]).values()
-    future.result(30)
+    future.result(60)
 
 
 def by_kafka_python(address: str, topic: str, changes: Mapping[str, str | None]) -> None:
@@ -68,6 +69,7 @@ def test_some_settings(address: str, other: Client, alters: Alters) -> None:
     assert (found["segment.bytes"], found["retention.ms"]) == ("1048576", "-1")
 
 
+@JAVA
 def test_kafka_configs(start: Start, other: Client) -> None:
     tools = start(ApacheTools)
     assert isinstance(tools, ApacheTools)

@@ -17,6 +17,9 @@ from .kafka_js import KafkaJs
 from .kafka_python import KafkaPython, KafkaPythonAs010, KafkaPythonAs09
 from .kcat import Kcat
 from .librdkafka import ConfluentKafka, ConfluentKafkaAs09
+from .matrix import JAVA
+
+pytestmark = JAVA
 
 SENT_MS = 1_500_000_000_000
 EACH = 5
@@ -90,7 +93,7 @@ def test_so_does_our_own(server: ServerProcess, topic: str, filled: dict[str, li
             await consumer.seek_to_beginning()
             return [(await anext(consumer)).value for _ in filled[topic]]
 
-    assert asyncio.run(asyncio.wait_for(read(), 30)) == filled[topic]
+    assert asyncio.run(asyncio.wait_for(read(), 60)) == filled[topic]
 
 
 @pytest.mark.parametrize("topic", ["as-sent"], indirect=True)

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from horolog.testing.ports import free_port
+
 from .client import WAIT_SECONDS, Client, Member, Message, Refused, Writer
 from .conftest import kafka_broker
 from .librdkafka import ConfluentKafka
@@ -65,9 +67,8 @@ def at_work(client: Client) -> Iterator[tuple[Writer, Member]]:
 @proves(Step.RESTART)
 def test_restart(client: type[Client], tmp_path: Path) -> None:
     data, seen = tmp_path / "data", dict[int, bytes]()
-    with kafka_broker(data) as server:
-        assert server.kafka is not None
-        address = server.kafka
+    address = f"127.0.0.1:{free_port()}"
+    with kafka_broker(data, "--kafka-listen", address) as server:
         ConfluentKafka(address).create_topic(TOPIC, 1, {})
         running = client(address)
         with at_work(running) as (writer, member):

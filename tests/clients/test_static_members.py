@@ -13,6 +13,7 @@ from horolog.testing.waiting import wait_until
 from .apache_tools import ApacheTools
 from .client import Client, Message
 from .conftest import Start
+from .matrix import JAVA
 from .test_groups import polled
 
 PARTITIONS: Final = 4
@@ -86,6 +87,7 @@ def test_a_restart_is_no_rebalance_and_a_second_member_fences_the_first(
     assert ids["restarts"] != after["restarts"]
 
 
+@JAVA
 def test_positions_that_tools_delete(start: Start, other: Client, address: str) -> None:
     for topic in ("deleted", "kept"):
         other.create_topic(topic, 1, {})

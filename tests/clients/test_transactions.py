@@ -11,6 +11,7 @@ from kafka import KafkaProducer
 from .apache_tools import ApacheTools
 from .client import Client, Message, Refused, Sending
 from .conftest import Start
+from .matrix import JAVA
 
 FOR_EVER_SECONDS = 3600
 """How long clients go on with what may yet become good: longer than a test may take."""
@@ -55,6 +56,7 @@ def test_it_is_not_a_matter_of_rights_or_of_time(address: str, begin: Callable[[
     assert "timed out" not in said
 
 
+@JAVA
 def test_java_says_that_the_version_is_not_supported(start: Start) -> None:
     tools = start(ApacheTools)
     assert isinstance(tools, ApacheTools)

@@ -19,10 +19,10 @@ LISTENERS: Final = {
     "EXPIRED": "SSL",
     "ELSEWHERE": "SSL",
 }
-"""What each is for: everything; client certificates; no TLS; sessions of a second and a half; a
+"""What each is for: everything; client certificates; no TLS; sessions of three seconds; a
 certificate that has expired; one that is for another host."""
 
-SESSION_MS: Final = 1_500
+SESSION_MS: Final = 3_000
 
 
 @dataclass(frozen=True, slots=True)

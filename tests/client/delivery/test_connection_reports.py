@@ -5,7 +5,9 @@ import logging
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -16,6 +18,8 @@ from horolog.client.cluster.connection import ClientConnection
 from horolog.client.cluster.connection_reports import QUIET_S, ConnectionReports
 from horolog.testing.broker import BrokerThread
 from horolog.testing.waiting import until
+
+DEADLINE_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +76,17 @@ async def test_a_lost_connection_and_its_return(
     assert re.fullmatch(rf"connected to {address} again after \d+\.\d s", back)
 
 
+@contextmanager
+def at_rest(server: BrokerThread) -> Iterator[None]:
+    """The broker does nothing in the block."""
+    end = threading.Event()
+    server._loop.call_soon_threadsafe(end.wait, DEADLINE_S)
+    try:
+        yield
+    finally:
+        end.set()
+
+
 async def test_a_slow_broker_is_reported_once(
     server: BrokerThread, place: str, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,8 +95,11 @@ async def test_a_slow_broker_is_reported_once(
     async with Producer(place) as producer:
         await producer.send("t", b"v")
         heard.messages.clear()  # A busy machine may take that long for the answer.
-        server.faults.delay("Produce", 0.6)
-        await producer.send("t", b"v")
+        with at_rest(server):
+            sending = asyncio.create_task(producer.send("t", b"v"))
+            await asyncio.sleep(0.6)
+            await until(lambda: heard.messages)
+        await sending
         monkeypatch.setattr(connection_reports, "SLOW_S", 60.0)
         await producer.send("t", b"v")
     (slow, silence), (again, answer) = heard.messages
