@@ -23,6 +23,8 @@ from .conftest import NewTopic
 START_MS = 1_500_000_000_000
 DEADLINE_S = 60.0
 
+pytestmark = pytest.mark.timeout(1200)
+
 
 @asynccontextmanager
 async def member(address: str, group: str, topic: str) -> AsyncIterator[int]:
