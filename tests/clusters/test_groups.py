@@ -88,7 +88,7 @@ async def test_a_group_from_its_creation_to_its_end(address: str, new_topic: New
                 await admin.delete_group(group, topic=topic)
         # librdkafka does not wait for the answer to its leave.
         async with asyncio.timeout(DEADLINE_S):
-            while (await admin.describe_group(group)).state != "Empty":
+            while (await admin.describe_group(group)).state != "Empty":  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         await admin.seek_group(group, "latest")
         assert [each.offset for each in (await admin.describe_group(group)).positions] == [10, 0]

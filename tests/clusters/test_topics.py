@@ -46,7 +46,7 @@ async def test_topics_are_made_changed_and_deleted(address: str, new_topic: NewT
         await admin.alter_topic(topic, {"segment.ms": None, "retention.ms": "1000000"})
         # Each broker of a Kafka cluster hears of it when it can.
         async with asyncio.timeout(DEADLINE_S):
-            while await settings(admin, topic) != {"retention.ms": "1000000"}:
+            while await settings(admin, topic) != {"retention.ms": "1000000"}:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         await admin.create_partitions(topic, 3)
         assert (await admin.describe_topic(topic)).partitions == 3
