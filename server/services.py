@@ -166,7 +166,8 @@ def _group_commit(
     note_sync: Callable[[], None],
     cleanups: AsyncExitStack,
 ) -> GroupCommit:
-    """Make the `GroupCommit`, with threads of its own; `note_sync` is called after each sync."""
+    """Make the `GroupCommit`, with threads of its own; `note_sync` is called after each sync, also
+    after those of indexes."""
 
     def synced(seconds: float) -> None:
         figures.fsync.add(seconds)
@@ -177,7 +178,7 @@ def _group_commit(
         # Start the thread now: when a sync is needed, there may be no memory for it.
         executor.submit(int)
         cleanups.callback(executor.shutdown)
-    commits = GroupCommit(syncs, index_syncs, loop.call_soon_threadsafe, clock, synced)
+    commits = GroupCommit(syncs, index_syncs, loop.call_soon_threadsafe, clock, synced, note_sync)
     cleanups.push_async_callback(_commits_done, commits)
     return commits
 

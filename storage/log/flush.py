@@ -169,7 +169,8 @@ class GroupCommit:
 
     `executor` runs the syncs of messages. `index_executor` runs those of indexes, in order.
     `call_soon` takes a function from any thread and calls it in the loop's thread. `on_sync`, if
-    given, gets the seconds that each sync of a log's messages took.
+    given, gets the seconds that each sync of a log's messages took. `on_indexed`, if given, is
+    called after each round of indexes: recovery points rise then.
     """
 
     def __init__(
@@ -179,12 +180,14 @@ class GroupCommit:
         call_soon: Callable[[Callable[[], None]], object],
         clock: Clock,
         on_sync: Callable[[float], None] | None = None,
+        on_indexed: Callable[[], None] | None = None,
     ) -> None:
         self._executor = executor
         self._index_executor = index_executor
         self._call_soon = call_soon
         self._clock = clock
         self._on_sync = on_sync
+        self._on_indexed = on_indexed
         self._asked: dict[Flushable, bool] = {}
         """Logs to be synced; the value says whether only their closed segments are."""
         self._round = False
@@ -302,6 +305,8 @@ class GroupCommit:
         self._indexing -= len(outcomes)
         with ExitStack() as ends:
             ends.callback(self._start_index_round)
+            if self._on_indexed is not None:
+                ends.callback(self._on_indexed)
             for log, work, error in reversed(outcomes):
                 ends.callback(log.end_flush, work, error)
 

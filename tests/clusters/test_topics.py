@@ -24,6 +24,8 @@ from horolog.cli.main import run as run_command
 
 from .conftest import NewTopic
 
+DEADLINE_S = 60.0
+
 pytestmark = pytest.mark.timeout(1200)
 
 
@@ -42,7 +44,10 @@ async def test_topics_are_made_changed_and_deleted(address: str, new_topic: NewT
         with pytest.raises(InvalidReplicationFactor):
             await admin.create_topic("too-many-copies", replication_factor=9)
         await admin.alter_topic(topic, {"segment.ms": None, "retention.ms": "1000000"})
-        assert await settings(admin, topic) == {"retention.ms": "1000000"}
+        # Each broker of a Kafka cluster hears of it when it can.
+        async with asyncio.timeout(DEADLINE_S):
+            while await settings(admin, topic) != {"retention.ms": "1000000"}:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
         await admin.create_partitions(topic, 3)
         assert (await admin.describe_topic(topic)).partitions == 3
         async with Producer(address) as producer:

@@ -20,6 +20,7 @@ from horolog.server.network.held_memory import fitting_limits
 from horolog.testing.broker import running_broker
 from horolog.testing.ports import free_port
 from horolog.testing.program import READY, Program
+from horolog.testing.waiting import wait_until
 from horolog.testing.wire import wire
 
 from .queries import dashboard_queries, rule_queries
@@ -227,7 +228,8 @@ def test_what_the_container_runs_serves_and_is_healthy(root: Path, tmp_path: Pat
         assert ready is not None
         host, _, port = ready["http"].rpartition(":")
         assert host == "0.0.0.0"
-        assert healthy(port)
+        # The container engine asks again, too: modules for HTTP may still be loading.
+        wait_until(lambda: healthy(port))
         process.terminate()
         assert process.wait() == 0
         assert not healthy(port)

@@ -230,6 +230,7 @@ async def test_a_trim_that_the_disk_refuses_is_told(tmp_path: Path) -> None:
         wire(broker.addresses.native) as client,
     ):
         await client.call(produce("a", message_set(NOW, NOW)))
+        await broker.maintenance.stop()  # It writes this file, too.
         files.fail("rename", 28, name="log-start-offset-checkpoint.tmp")
         got = result(await client.call(trimming((0, 1))))
         assert (got.error_code, got.low_watermark) == (StorageError.code, -1)

@@ -108,6 +108,7 @@ async def test_garbage_waits_for_logs_and_requests_but_not_for_ever(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To look for it stops everything else."""
+    await until(lambda: broker._all_open)
     collected: list[None] = []
     monkeypatch.setattr(maintenance, "collect_garbage", lambda: collected.append(None))
     monkeypatch.setattr(broker.maintenance, "_all_open", False)
@@ -286,6 +287,24 @@ async def test_a_roll_has_the_closed_segments_synced_dec20_r13(
         assert "a 0 2" in recovery_points(faulty)
 
 
+async def test_recovery_points_that_wait_for_indexes_are_written_after_their_sync(
+    faulty: Broker, files: FaultyFiles
+) -> None:
+    """Also where a pass falls between the sync of the messages and that of the indexes."""
+    async with wire(faulty.addresses.native) as client:
+        await client.call(create_topic("a", segment_bytes=2 * ENTRY_BYTES))
+        held = files.hold("sync", f"{0:020d}.index")
+        await client.call(produce("a", message_set(NOW, NOW)))
+        await client.call(produce("a", message_set(NOW)))
+        await until(held.reached.is_set)
+        await run(faulty, "recovery_points")
+        assert "a 0 2" not in recovery_points(faulty)
+        held.let_go()
+        await synced(faulty)
+        await run(faulty, "recovery_points")
+        assert "a 0 2" in recovery_points(faulty)
+
+
 async def test_log_starts_are_written(broker: Broker, client: Wire, clock: ManualClock) -> None:
     await client.call(create_topic("a", retention_ms=10))
     await client.call(produce("a", message_set(NOW)))
@@ -315,7 +334,7 @@ async def test_one_log_that_fails_does_not_keep_the_others(
             await client.call(create_topic(topic, retention_ms=1000))
             await client.call(produce(topic, message_set(NOW)))
         clock.advance(5000)
-        files.fail("open", errno.ENOMEM)
+        files.fail("open", errno.ENOMEM, name=".log")
         await run(faulty, "retention")
         starts = {log.topic: log.log_start_offset for log in faulty.logs()}
         assert sorted(starts.values()) == [0, 1, 1]
@@ -329,11 +348,12 @@ async def test_one_log_that_fails_does_not_keep_the_others(
 
 async def test_a_failing_checkpoint_is_tried_again(faulty: Broker, files: FaultyFiles) -> None:
     async with wire(faulty.addresses.native) as client:
+        # The task may run by itself at any time, so each of its passes fails until it is healed.
+        files.fail("rename", errno.ENOSPC, times=-1, name="recovery-point-offset-checkpoint")
+        files.fail("rename", errno.ENOSPC, times=-1, name="recovery-point-offset-checkpoint.tmp")
         await client.call(produce("a", message_set(NOW), acks=-1))
-        files.fail("rename", errno.ENOSPC, name="recovery-point-offset-checkpoint")
-        files.fail("rename", errno.ENOSPC, name="recovery-point-offset-checkpoint.tmp")
         await run(faulty, "recovery_points")
-        assert faulty.figures.failed_passes == {"recovery_points": 1}
+        assert faulty.figures.failed_passes["recovery_points"] >= 1
         assert "a 0 1" not in recovery_points(faulty)
         files.heal()
         await run(faulty, "recovery_points")

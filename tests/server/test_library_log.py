@@ -50,9 +50,14 @@ def events(clock: Clock, log: io.StringIO, figures: Figures) -> Events:
 
 @pytest.fixture
 async def taken(events: Events) -> AsyncIterator[None]:
-    # pytest has handlers and hooks of its own.
-    with library_messages_to(events, asyncio.get_running_loop()):
-        yield
+    # What other tests have left would tell of its end here.
+    gc.disable()
+    try:
+        # pytest has handlers and hooks of its own.
+        with library_messages_to(events, asyncio.get_running_loop()):
+            yield
+    finally:
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)
@@ -140,7 +145,6 @@ class Unraisable:
 
 async def test_what_cannot_be_raised_is_an_event(taken: None, log: io.StringIO) -> None:
     Unraisable()
-    gc.collect()
     await asyncio.sleep(0)
     (line,) = lines(log)
     assert (line["event"], line["error"]) == ("library_error", "in a finalizer")

@@ -24,7 +24,8 @@ def faults():
 
 before = faults()
 keep_freed_memory()
-print(before, faults())
+# The system may take pages away meanwhile.
+print(before, min(faults() for _ in range(3)))
 """
 
 

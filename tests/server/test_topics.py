@@ -2,6 +2,7 @@
 
 import gc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -402,6 +403,10 @@ async def test_describing_a_log(client: Wire, clock: ManualClock) -> None:
     assert unknown.error_code == UnknownTopicOrPartition.code
 
 
+def changes_there_are() -> list[SteppedChange[Any]]:
+    return [one for one in gc.get_referrers(SteppedChange) if isinstance(one, SteppedChange)]
+
+
 async def test_refused_changes_are_gone_without_the_garbage_collector(
     client: Wire, broker: Broker
 ) -> None:
@@ -411,10 +416,11 @@ async def test_refused_changes_are_gone_without_the_garbage_collector(
     gc.collect()
     gc.disable()
     try:
+        others = changes_there_are()  # Each broker of this process may have one.
         for _ in range(20):
             response = await client.call(CreateTopicsRequest(topics=refused))
             assert response.topics[0].error_code == TopicAlreadyExists.code
-        left = [one for one in gc.get_referrers(SteppedChange) if isinstance(one, SteppedChange)]
+        left = [one for one in changes_there_are() if not any(one is each for each in others)]
         assert len(left) <= 1, "the last one may wait for the next change"
     finally:
         gc.enable()

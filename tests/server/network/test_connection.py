@@ -43,6 +43,9 @@ NOW = ManualClock().now_ms()
 DEADLINE_MS = 150
 BUFFER_BYTES = 64 * 1024
 
+UNHURRIED = pytest.mark.parametrize("deadline_ms", [60_000])
+"""For clients that send in parts, and may stand still in between."""
+
 pytestmark = pytest.mark.both_loops
 
 
@@ -125,6 +128,7 @@ def produce_frame(frame_bytes: int) -> bytes:
     return frame
 
 
+@UNHURRIED
 async def test_the_largest_frame_is_taken(strict: Broker) -> None:
     async with wire(strict.addresses.native) as client:
         client.send_bytes(produce_frame(1 << 20))
@@ -179,6 +183,7 @@ async def answers(client: Wire, count: int = 3) -> list[bytes]:
     return [await client.frame() for _ in range(count)]
 
 
+@UNHURRIED
 async def test_how_the_bytes_come_does_not_matter(strict: Broker) -> None:
     """fault3: whole, byte by byte, split anywhere."""
     stream = requests()
@@ -198,6 +203,7 @@ async def test_how_the_bytes_come_does_not_matter(strict: Broker) -> None:
             assert await answers(client) == expected
 
 
+@UNHURRIED
 async def test_large_frames_among_small_ones(strict: Broker) -> None:
     async with wire(strict.addresses.native) as client:
         small, large = message_set(NOW), message_set(NOW, value=b"x" * (3 * SLAB_BYTES))

@@ -19,7 +19,7 @@ from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.server.broker import Broker
 from horolog.server.network.connections import ConnectionSlots
-from horolog.server.network.deadline import IdleLimit
+from horolog.server.network.deadline import LAST_CHANCE_SECONDS, IdleLimit
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result
@@ -83,6 +83,13 @@ async def test_a_silent_connection_is_closed_and_one_in_use_is_not(
     assert all(line["idle_seconds"] >= IDLE_SECONDS for line in idle)
 
 
+def last_used(broker: Broker, client: Wire) -> float | None:
+    """From when on a connection is idle."""
+    peer = "{}:{}".format(*client.writer.get_extra_info("sockname"))
+    (connection,) = (each for each in broker._connections._open if each.peer == peer)
+    return connection._idle_limit._last_used()
+
+
 async def test_what_waits_for_an_answer_is_not_idle(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
     async with (
@@ -104,10 +111,11 @@ async def test_what_waits_for_an_answer_is_not_idle(tmp_path: Path) -> None:
             log.hold_high_watermark(None)
             assert result((await writer.receive())[1]).base_offset == 0
             assert result((await reader.receive())[1]).high_watermark == 1
-            ends = [asyncio.ensure_future(each.at_end()) for each in (fresh, reader, writer)]
-            first, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            assert ends[0] in first, "it is counted from the answer on"
-            assert all(await asyncio.gather(*ends))
+            idle_from = [last_used(broker, each) for each in (fresh, reader, writer)]
+            assert idle_from[0] is not None
+            assert idle_from[0] == min(filter(None, idle_from)), "it is counted from the answer on"
+            for each in (fresh, reader, writer):
+                assert await each.at_end()
     assert broker.figures.connections_dropped == {"idle": 4}
 
 
@@ -152,16 +160,25 @@ def test_the_settings() -> None:
 async def test_a_limit_that_is_met_late_gives_a_last_chance() -> None:
     """A process that was stopped calls its timers before it reads what has come meanwhile."""
     loop = asyncio.get_running_loop()
-    used, expired = [loop.time() - 100], asyncio.Event()
+    long_ago = loop.time() - 100
+    used: list[float | None] = [long_ago]
+    looked, expired = asyncio.Event(), asyncio.Event()
+
+    def last_used() -> float | None:
+        if used[0] is None:
+            looked.set()
+        return used[0]
 
     def come() -> None:
-        used[0] = loop.time() + 0.2
+        used[0] = None  # In progress, for as long as this test says so.
 
-    limit = IdleLimit(loop, 0.01, lambda: used[0], expired.set)
+    limit = IdleLimit(loop, 0.01, last_used, expired.set)
     limit.start()
-    loop.call_later(0.05, come)
-    await asyncio.sleep(0.15)
+    loop.call_later(LAST_CHANCE_SECONDS / 2, come)
+    await until(lambda: looked.is_set() or expired.is_set())
+    await asyncio.sleep(LAST_CHANCE_SECONDS)
     assert not expired.is_set()
+    used[0] = long_ago
     await expired.wait()
     limit.stop()
 
