@@ -127,7 +127,7 @@ class LogDeletion:
 
 class LogFiles:
     """The `Files` of one log. Every operation raises `UnknownTopicOrPartition` once the log was
-    deleted."""
+    deleted, also if that happens while it runs, in another thread."""
 
     __slots__ = ("_deletion", "_files")
 
@@ -137,7 +137,22 @@ class LogFiles:
 
     def __getattr__(self, name: str) -> Any:
         self._deletion.check()
-        return getattr(self._files, name)
+        return partial(self._run, getattr(self._files, name))
+
+    def _run(self, operation: Callable[..., T], *args: object, **options: object) -> T:
+        try:
+            return operation(*args, **options)
+        except OSError:
+            self._deletion.check()  # The folder was renamed.
+            raise
+
+    def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> File:
+        self._deletion.check()
+        file = self._run(self._files.open, path, create=create, read_only=read_only)
+        if self._deletion.deleted:  # It may be a file of the new topic.
+            file.close()
+            self._deletion.check()
+        return file
 
 
 class LogOpenFiles(OpenFiles):
