@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
 from ..protocol.api.framing import ProtocolError
-from ..protocol.errors import NO_ERROR, error_from_code
+from ..protocol.errors import NO_ERROR, InvalidTopic, error_from_code
+from ..protocol.window_topics import not_a_topic, parse_window_name
 
 
 class _ResponseResult(Protocol):
@@ -45,10 +46,17 @@ def check_code(error_code: int) -> None:
         raise error_from_code(error_code)
 
 
-def check_of(result: _ResponseResult, place: str) -> None:
-    """Raise the error that a result reports, if any. An error without a message gets the prefix
-    `place`."""
+def check_of(result: _ResponseResult, topic: str, partition: int | None = None) -> None:
+    """Raise the error that a result for a topic, or a partition of it, reports, if any.
+
+    Many of Kafka's answers have no place for a message. Such an error gets the place as a prefix;
+    that of a window, the message of the native protocol.
+    """
     if result.error_code != NO_ERROR and result.error_message is None:
+        window = parse_window_name(topic) if result.error_code == InvalidTopic.code else None
+        if window is not None:
+            raise InvalidTopic(not_a_topic(topic, window))
+        place = topic if partition is None else f"{topic}-{partition}"
         raise error_from_code(
             result.error_code, f"{place}: {error_from_code(result.error_code).message.rstrip('.')}"
         )
@@ -72,6 +80,6 @@ def partition_result(topics: Iterable[_Partitions[P]], topic: str, partition: in
         if found.name == topic:
             for result in found.partitions:
                 if result.partition == partition:
-                    check_of(result, f"{topic}-{partition}")
+                    check_of(result, topic, partition)
                     return result
     raise ProtocolError(f"a response without {topic}-{partition}, which was asked for")

@@ -162,6 +162,19 @@ def _basic(time_ms: int) -> str:
     return f"{text}.{fraction_ms:03}Z" if fraction_ms else f"{text}Z"
 
 
+def read_only(name: str, window: WindowName) -> str:
+    """Say that `name`, which means a window, cannot be changed."""
+    return f"{name} is a window of {window.base}: read only"
+
+
+def not_a_topic(name: str, window: WindowName) -> str:
+    """Say what a request may do with `name`, which means a window, and what with its base."""
+    return (
+        f"{read_only(name, window)}, by fetches and searches for offsets. "
+        f"Name {window.base} for everything else"
+    )
+
+
 def find_window(topics: Container[str], name: str) -> WindowName | None:
     """Return the window that a name denotes. `None` for the name of a topic, for a window of a
     topic that does not exist, and for an empty window."""

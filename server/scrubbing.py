@@ -14,11 +14,10 @@ from typing import Final
 
 from ..clock import Clock
 from ..config.broker import BrokerSettings
-from ..protocol.errors import HorologError
+from ..protocol.errors import HorologError, UnknownTopicOrPartition
 from ..storage.check.scrub import SegmentScrub
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.events import Observer
-from ..storage.files import Files
 from ..storage.log.log import Log
 from ..storage.metadata.folder import METADATA_PARTITION
 from ..storage.segment.segment import Segment
@@ -59,7 +58,6 @@ class Scrubber:
         settings: BrokerSettings,
         *,
         directory: LogDirectory,
-        files: Files,
         logs: Logs,
         work: Work,
         clock: Clock,
@@ -69,7 +67,6 @@ class Scrubber:
     ) -> None:
         self._days = settings.log_scrub_days
         self._directory = directory
-        self._files = files
         self._logs = logs
         self._work = work
         self._clock = clock
@@ -162,7 +159,7 @@ class Scrubber:
             for segment in log.segments:
                 if segment.base_offset >= self._next_offset:
                     self._next_offset = segment.base_offset + 1
-                    return SegmentScrub(log, segment, self._files)
+                    return SegmentScrub(log, segment)
         assert self._round is not None
         self._log, self._next_offset = None, 0
         partition = next(self._round, None)
@@ -189,6 +186,8 @@ class Scrubber:
         self._open.add(scrub)
         try:
             more = await self._work.in_storage_thread(scrub.read)
+        except UnknownTopicOrPartition:
+            return False  # The topic was deleted meanwhile.
         except OSError as error:
             if scrub.segment in scrub.log.segments:
                 self._observe("scrub_failed", path=str(scrub.segment.log_path), error=error)
@@ -238,7 +237,7 @@ class Scrubber:
 
     async def _check(self, log: Log, segment: Segment) -> None:
         async with self._one_check:
-            scrub = SegmentScrub(log, segment, self._files, unsynced=True)
+            scrub = SegmentScrub(log, segment, unsynced=True)
             while await self._read(scrub):
                 pass
             await self._end(scrub)

@@ -126,7 +126,6 @@ def _scrubber(inputs: ServiceInputs, logs: Logs, work: Work, maintenance: Mainte
     scrubber = Scrubber(
         inputs.settings,
         directory=inputs.directory,
-        files=inputs.files,
         logs=logs,
         work=work,
         clock=inputs.clock,

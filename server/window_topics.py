@@ -8,7 +8,14 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
 from ..protocol.errors import CodedError, InvalidTopic, TopicAlreadyExists, UnknownTopicOrPartition
-from ..protocol.window_topics import WindowName, find_window, may_name_window, parse_window_name
+from ..protocol.window_topics import (
+    WindowName,
+    find_window,
+    may_name_window,
+    not_a_topic,
+    parse_window_name,
+    read_only,
+)
 from ..storage.read.window_sets import LogWindow
 from ..storage.read.windows import ReadWindow
 from .work import Turns
@@ -68,10 +75,7 @@ def check_not_window(topics: Container[str], name: str) -> None:
     """Raise `InvalidTopic` for a window of a topic that exists."""
     window = find_window(topics, name)
     if window is not None:
-        raise InvalidTopic(
-            f"{_read_only(name, window)}, by fetches and searches for offsets. "
-            f"Name {window.base} for everything else"
-        )
+        raise InvalidTopic(not_a_topic(name, window))
 
 
 def check_creation(topics: Mapping[str, object], name: str) -> None:
@@ -87,7 +91,7 @@ def creation_error(topics: Container[str], name: str) -> CodedError | None:
         return None
     window = find_window(topics, name)
     if window is not None:
-        return TopicAlreadyExists(f"{_read_only(name, window)}. Choose a name that is no window's")
+        return TopicAlreadyExists(f"{read_only(name, window)}. Choose a name that is no window's")
     return InvalidTopic(_reserved(name))
 
 
@@ -97,10 +101,6 @@ def check_on_demand(topics: Container[str], name: str) -> None:
     if is_reserved(topics, name):
         check_not_window(topics, name)
         raise UnknownTopicOrPartition(f"{_reserved(name)}. It is never made")
-
-
-def _read_only(name: str, window: WindowName) -> str:
-    return f"{name} is a window of {window.base}: read only"
 
 
 def _reserved(name: str) -> str:

@@ -1,12 +1,13 @@
 """What a broker keeps of files between uses, least recently used first out: open handles, and bytes
-read from index files."""
+read from index files. And the files of one log, which it may use until it is deleted."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from ..protocol.errors import UnknownTopicOrPartition
 from .files import NO_HANDLES, File, Files
 
 T = TypeVar("T")
@@ -106,6 +107,87 @@ class OpenFiles:
         for file in self._open.values():
             file.close()
         self._open.clear()
+
+
+class LogDeletion:
+    """Whether a log was deleted. Its folder is then renamed, and its paths may be those of a new
+    topic of the same name: the log must not use them."""
+
+    __slots__ = ("deleted", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.deleted = False
+
+    def check(self) -> None:
+        """Raise `UnknownTopicOrPartition` if the log was deleted."""
+        if self.deleted:
+            raise UnknownTopicOrPartition(f"{self.name} was deleted meanwhile")
+
+
+class LogFiles:
+    """The `Files` of one log. Every operation raises `UnknownTopicOrPartition` once the log was
+    deleted, also if that happens while it runs, in another thread."""
+
+    __slots__ = ("_deletion", "_files")
+
+    def __init__(self, files: Files, deletion: LogDeletion) -> None:
+        self._files = files
+        self._deletion = deletion
+
+    def __getattr__(self, name: str) -> Any:
+        self._deletion.check()
+        return partial(self._run, getattr(self._files, name))
+
+    def _run(self, operation: Callable[..., T], *args: object, **options: object) -> T:
+        try:
+            return operation(*args, **options)
+        except OSError:
+            self._deletion.check()  # The folder was renamed.
+            raise
+
+    def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> File:
+        self._deletion.check()
+        file = self._run(self._files.open, path, create=create, read_only=read_only)
+        if self._deletion.deleted:  # It may be a file of the new topic.
+            file.close()
+            self._deletion.check()
+        return file
+
+
+class LogOpenFiles(OpenFiles):
+    """The open files of one log, among those that all logs share. A deleted log gets no file and
+    keeps none, so that a new log of the same name never finds its handles."""
+
+    def __init__(self, shared: OpenFiles, deletion: LogDeletion) -> None:
+        self._shared = shared
+        self._deletion = deletion
+
+    def use(self, name: str, path: Path | None = None, *, read_only: bool = False) -> File:
+        self._deletion.check()
+        return self._shared.use(name, path, read_only=read_only)
+
+    def keep(self, name: str, file: File) -> None:
+        if self._deletion.deleted:
+            file.close()
+        else:
+            self._shared.keep(name, file)
+
+    def making_room(self, take: Callable[[], T], kept: int = 0) -> T:
+        return self._shared.making_room(take, kept)
+
+    def lend(self, file: File) -> File | None:
+        return self._shared.lend(file)
+
+    def take_back(self, lent: File) -> None:
+        self._shared.take_back(lent)
+
+    def forget(self, name: str) -> None:
+        if not self._deletion.deleted:
+            self._shared.forget(name)
+
+    def close(self) -> None:
+        raise AssertionError("the open files belong to all logs")
 
 
 class IndexCache:

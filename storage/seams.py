@@ -4,18 +4,18 @@ import errno
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from random import Random
 from threading import Lock
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from ..clock import Clock
 from ..protocol.errors import PolicyViolation
 from ..values import value_class
 from .events import Observer
 from .files import Files
-from .open_files import IndexCache, OpenFiles
+from .open_files import IndexCache, LogDeletion, LogFiles, LogOpenFiles, OpenFiles
 
 QUIET_MS: Final = 300_000
 """A producer that was silent for this long does not retry: by default, Kafka's producers give up
@@ -128,3 +128,11 @@ class Seams:
     producer_room: ProducerBudget
     disk_room: DiskRoom = field(default_factory=DiskRoom)
     index_cache: IndexCache = field(default_factory=IndexCache)
+
+    def of_log(self, deletion: LogDeletion) -> "Seams":
+        """Return the seams of one log, which give it no file once it was deleted."""
+        return replace(
+            self,
+            files=cast(Files, LogFiles(self.files, deletion)),
+            open_files=LogOpenFiles(self.open_files, deletion),
+        )

@@ -360,8 +360,7 @@ class Admin(Client):
         response: DeleteTopicsResponse = await self._cluster.request(
             DELETE_TOPICS, DeleteTopicsRequest(topic_names=[name]), to=Some.CONTROLLER
         )
-        for result in response.responses:
-            check(result)
+        topic_result(response.responses, name)
         await self._settle(name, 0)
 
     async def find_offset(

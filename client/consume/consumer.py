@@ -301,8 +301,9 @@ class Consumer(Client):
         try:
             await group.close(capped)
         finally:
-            self._group = self._fetches.reset = None
-            self._assigned.is_of_group = False
+            if self._group is group:
+                self._group = self._fetches.reset = None
+                self._assigned.is_of_group = False
 
     async def commit(
         self, record: ConsumerRecord | str | None = None, *, name: str | None = None

@@ -97,7 +97,7 @@ class Fetches:
             raise failure
         for (topic, partition), result in found.items():
             if result.error_code not in allowed:
-                check_of(result, f"{topic}-{partition}")
+                check_of(result, topic, partition)
         return found
 
     def ahead(self, offsets: Offsets) -> None:

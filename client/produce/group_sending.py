@@ -50,7 +50,7 @@ async def send_parts(
     if len(feeding) == 1:
         await feeding[0]
     else:
-        await asyncio.gather(*feeding)
+        await asyncio.gather(*feeding)  # each raises only if the call is cancelled
     return _result(topic, groups)
 
 
@@ -64,39 +64,57 @@ async def _feed(
     codec: Codec,
     batches: bool,
 ) -> None:
-    loop = asyncio.get_running_loop()
+    """Send an outbox its rows, and wait until all its sets are answered. The group gets the
+    error."""
     try:
-        for piece, size_bytes in pieces(columns, batch_bytes):
-            while group.left >= _AHEAD and group.error is None:
-                await group.next_answer()
-            if not budget.take(size_bytes):
-                await budget.wait(size_bytes)
-            if group.error is not None:
-                budget.give(size_bytes)
-                break
-            batch = Batch(loop.time(), group)
-            batch.keys = _listed(piece.keys) if piece.keys is not None else [None] * len(piece)
-            batch.values = _listed(piece.values)
-            batch.times_ms = _listed(piece.times_ms)
-            batch.size_bytes = size_bytes
-            batch.headers = piece.headers_by_row()
-            batch.encoded = encode(
-                piece.keys,
-                piece.values,
-                piece.times_ms,
-                codec,
-                headers=batch.headers,
-                batches=batches,
-            )
-            group.left += 1
-            outbox.add_batch(batch)
-            await asyncio.sleep(0)  # lets this set be sent while the next one is encoded
+        try:
+            for piece, size_bytes in pieces(columns, batch_bytes):
+                if not await _has_room(group, budget, size_bytes):
+                    break
+                try:
+                    batch = _encoded(piece, size_bytes, group, codec, batches=batches)
+                except BaseException:
+                    budget.give(size_bytes)
+                    raise
+                group.left += 1
+                outbox.add_batch(batch)
+                await asyncio.sleep(0)  # lets this set be sent while the next one is encoded
+        except Exception as error:
+            group.stop(error)  # a set that is on its way may still be appended
         while group.left:
             await group.next_answer()
     except BaseException as error:
         # Remaining batches must not be sent: no caller waits for them any more.
         group.stop(error)
         raise
+
+
+async def _has_room(group: BatchGroup, budget: ByteBudget, size_bytes: int) -> bool:
+    """Wait until the group's next set may be encoded, and acquire its bytes; False if the group
+    has failed."""
+    while group.left >= _AHEAD and group.error is None:
+        await group.next_answer()
+    if not budget.take(size_bytes):
+        await budget.wait(size_bytes)
+    if group.error is not None:
+        budget.give(size_bytes)
+        return False
+    return True
+
+
+def _encoded(
+    piece: MessageColumns, size_bytes: int, group: BatchGroup, codec: Codec, *, batches: bool
+) -> Batch:
+    batch = Batch(asyncio.get_running_loop().time(), group)
+    batch.keys = _listed(piece.keys) if piece.keys is not None else [None] * len(piece)
+    batch.values = _listed(piece.values)
+    batch.times_ms = _listed(piece.times_ms)
+    batch.size_bytes = size_bytes
+    batch.headers = piece.headers_by_row()
+    batch.encoded = encode(
+        piece.keys, piece.values, piece.times_ms, codec, headers=batch.headers, batches=batches
+    )
+    return batch
 
 
 def _listed(column: Sequence[T]) -> list[T]:

@@ -244,7 +244,8 @@ class Producer(Client):
         for a single message that is larger than the buffer; nothing is sent then.
 
         When a message is refused or the delivery timeout is over, the messages after it in its
-        partition are not sent. Raises that error if nothing was appended, else `PartlySent`.
+        partition are not sent. Other partitions go on; when they are answered, this raises that
+        error if nothing was appended, else `PartlySent`.
         """
         columns = checked_columns(
             values,

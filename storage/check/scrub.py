@@ -10,12 +10,12 @@ from errno import EIO
 from typing import Final
 from zlib import crc32
 
-from ...protocol.errors import HorologError
+from ...protocol.errors import HorologError, UnknownTopicOrPartition
 from ...protocol.records.kernel.terms import Problem
 from ..entries.damage import Damage, damage_of
 from ..entries.entry_check import EntryCheck
 from ..entries.segment_scan import LogScan, SegmentScan
-from ..files import File, Files
+from ..files import File
 from ..log.log import Log
 from ..log.recovery import check_end
 from ..read.slices import visible_end
@@ -30,14 +30,14 @@ UNREADABLE_RULE: Final = "the disk cannot read it"
 class SegmentScrub:
     """A check of one segment. Created and ended in the event loop's thread."""
 
-    def __init__(self, log: Log, segment: Segment, files: Files, *, unsynced: bool = False) -> None:
+    def __init__(self, log: Log, segment: Segment, *, unsynced: bool = False) -> None:
         """With `unsynced`, bytes that are not synced are read too, although the disk may not have
         them."""
         self.log = log
         self.segment = segment
         self.read_bytes = 0
         """Number of bytes read so far."""
-        self._files = files
+        self._files = log.seams.files
         self._cuts = segment.cuts
         self.end = segment.readable_bytes if unsynced else _safe_end(log, segment)
         """The segment is read up to this position."""
@@ -59,7 +59,8 @@ class SegmentScrub:
         """Read the next piece: 1 MiB, or one message. Return false if nothing is left. For a
         thread.
 
-        Raises `OSError` if the file cannot be opened.
+        Raises `OSError` if the file cannot be opened, `UnknownTopicOrPartition` if the log was
+        deleted.
         """
         if not self.end:
             return False
@@ -131,7 +132,7 @@ class SegmentScrub:
     def _damage_of(self, found: SegmentScan) -> Damage:
         damage = damage_of(found)
         ends = None
-        with suppress(OSError):
+        with suppress(OSError, UnknownTopicOrPartition):
             ends = self._files.size(self.segment.log_path)
         if ends is not None and ends < self.end:
             return damage.cut_short(ends, self.end)

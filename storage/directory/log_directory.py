@@ -332,7 +332,7 @@ class LogDirectory:
         """
         try:
             for log in logs:
-                with suppress(FileNotFoundError):  # Its topic was deleted meanwhile.
+                with suppress(FileNotFoundError, UnknownTopicOrPartition):  # deleted meanwhile
                     self.reserve.retrying(log.producers.write_waiting)
                     self._files.sync_directory(log.path)
             self.reserve.retrying(self._write_checkpoints)

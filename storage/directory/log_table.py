@@ -15,7 +15,12 @@ from typing import Final
 
 from ...clock import Clock
 from ...config.topic import TopicSettings
-from ...protocol.errors import HorologError, InvalidConfig, StorageError
+from ...protocol.errors import (
+    HorologError,
+    InvalidConfig,
+    StorageError,
+    UnknownTopicOrPartition,
+)
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..entries.segment_scan import Progress
 from ..events import Observer
@@ -245,6 +250,8 @@ class LogTable:
         for log in self.opened():
             try:
                 log.flusher.secure_append_times()
+            except UnknownTopicOrPartition:
+                continue  # The topic was deleted meanwhile.
             except OSError as error:
                 self._seams.observe(
                     "append_times_sync_failed",

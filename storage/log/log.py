@@ -95,7 +95,7 @@ class Flusher:
         derived_changed = (
             listed.checksums_changed or listed.segments_dropped or log.producers.to_be_written
         )
-        if log.failure is not None or (nothing_new and not derived_changed):
+        if self.closed or log.failure is not None or (nothing_new and not derived_changed):
             return None
         safe_offset = max(self._messages_safe, log.recovery_point)
         work = listed.flush_work(safe_offset, end)
@@ -112,6 +112,8 @@ class Flusher:
         """
         log = self._log
         self._syncs.remove(work)
+        if error is not None and self.closed:
+            return  # The log was deleted meanwhile.
         if error is not None and work.not_begun:
             log.segment_list.take_back(work)
             log.producers.hand_back(work.snapshots)
@@ -144,7 +146,7 @@ class Flusher:
         """
         log = self._log
         self._messages_safe = max(self._messages_safe, work.target_offset)
-        if log.seams.files.exists(log.segment_list.active.log_path):
+        if not self.closed and log.seams.files.exists(log.segment_list.active.log_path):
             log.watermark.synced(work.target_offset)
             log.advance()
             if log.on_synced is not None:
@@ -298,8 +300,10 @@ class Log(LogState):
         return self.flusher.begin_flush()
 
     def abandon(self) -> None:
-        """Close without syncing: the files are about to be deleted."""
+        """Close without syncing: the files are about to be deleted. From now on the log opens none,
+        and who still reads it gets `UnknownTopicOrPartition`."""
         self._release()
+        self.deletion.deleted = True
 
     def _release(self) -> None:
         self.flusher.closed = True

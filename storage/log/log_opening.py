@@ -14,6 +14,7 @@ from ...protocol.errors import HorologError
 from ..entries.segment_scan import Progress
 from ..index.index_checksums import FILE_NAME, SegmentChecksums, parse_checksums
 from ..names import DELETED_SUFFIX, LEADER_EPOCHS, UNFINISHED_EPOCHS, parse_segment_file
+from ..open_files import LogDeletion
 from ..producers.log_producers import LogProducers
 from ..producers.producer_snapshots import UNFINISHED_SUFFIX, parse_snapshot_name
 from ..seams import Seams
@@ -60,6 +61,8 @@ def open_log(
     # Offsets below the log start are no longer part of the log, whichever of their files are left.
     # A gap between those files must not be taken for the log end.
     recovery_point = max(recovery_point, log_start_offset)
+    deletion = LogDeletion(f"{topic}-{partition}")
+    seams = seams.of_log(deletion)
     opening = _Opening(
         *(path, topic, partition, settings, seams, gaps, recovery_point, progress, on_torn)
     )
@@ -79,6 +82,7 @@ def open_log(
             listed,
             producers,
             seams,
+            deletion,
             log_start_offset=log_start_offset,
             recovery_point=min(opening.recovery_point, log_end_offset),
             last_stamp_ms=last_stamp_ms,

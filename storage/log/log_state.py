@@ -11,6 +11,7 @@ from ...protocol.errors import StorageError
 from ...values import value_class
 from ..files import Buffer
 from ..index.time_map import SetSpans, SetTimes
+from ..open_files import LogDeletion
 from ..producers.log_producers import LogProducers
 from ..seams import Seams
 from ..segment.segment import Segment
@@ -114,6 +115,8 @@ class LogParts:
     segments: SegmentList
     producers: LogProducers
     seams: Seams
+    """Those of the log itself: `Seams.of_log`."""
+    deletion: LogDeletion
     log_start_offset: int
     recovery_point: int
     last_stamp_ms: int
@@ -142,6 +145,7 @@ class LogState:
         self.producers = parts.producers
         """State of the idempotent producers."""
         self.seams = parts.seams
+        self.deletion = parts.deletion
         self.watermark = Watermark(self.log_end_offset)
         if parts.high_watermark is not None:
             self.watermark.hold(parts.high_watermark)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from ...protocol.errors import UnknownTopicOrPartition
 from ...protocol.records.kernel import count_times, time_map_counts, time_map_runs
 from ...times import INT64_MAX
 from ...values import value_class
@@ -260,8 +259,7 @@ def apply_mapping(log: Log, segment: Segment, mapping: TimeMapping, cuts: int) -
     Raises the damage that was met, or the error that kept the map from being made, and
     `UnknownTopicOrPartition` if the log was deleted: its folder may be that of a new topic.
     """
-    if log.flusher.closed:
-        raise UnknownTopicOrPartition(f"{log.topic}-{log.partition} was deleted meanwhile")
+    log.deletion.check()
     if segment.dropped or segment.cuts != cuts:
         return
     segment.time_map.take(

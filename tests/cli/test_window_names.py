@@ -178,6 +178,22 @@ def test_a_command_that_takes_no_window_names_its_topic(
     assert '"cure": "Name clicks for everything else"' in ask(*words, "--json", code=1).err
 
 
+@pytest.mark.parametrize("command", [["delete", "--yes"], ["trim", "--before", "latest", "--yes"]])
+def test_a_window_is_not_changed_at_the_port_for_kafka(
+    ask: Run, server: BrokerThread, clicks: str, command: list[str]
+) -> None:
+    """Kafka's answers to these requests have no place for a reason."""
+    window = f"{clicks}..{HOUR}"
+    at_kafka = ("--server", f"kafka://{server.kafka_address}")
+    refused = ask("topic", command[0], window, *command[1:], *at_kafka, code=1)
+    assert refused.err.splitlines()[-1] == (
+        f"horolog: INVALID_TOPIC_EXCEPTION: {window} is a window of clicks: read only, by fetches "
+        "and searches for offsets. Name clicks for everything else"
+    )
+    refused = ask("topic", command[0], window, *command[1:], *at_kafka, "--json", code=1)
+    assert '"cure": "Name clicks for everything else"' in refused.err
+
+
 def test_no_topic_is_created_with_the_name_of_a_window(ask: Run, clicks: str) -> None:
     window = f"{clicks}..{HOUR}"
     refused = ask("topic", "create", window, code=1)

@@ -19,6 +19,8 @@ from horolog import (
     SentRange,
     TimeError,
 )
+from horolog.client.produce import group_sending
+from horolog.client.produce.encoding import encode
 from horolog.protocol.api.topics.metadata import METADATA
 from horolog.protocol.partitioner import partition_of
 from horolog.testing.clock import ManualClock
@@ -219,6 +221,81 @@ async def test_a_cancelled_batch_is_not_sent_further(scripted_broker: Any) -> No
         go.set()
         assert (await producer.send("t", b"next")).offset == 1
     assert log.stored[0] == [b"0", b"next"]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_batch_whose_producer_is_closed_says_what_was_stored(
+    scripted_broker: Any, count: int
+) -> None:
+    """A set waits for room in the buffer, in the same partition or another one, while the set
+    before it is on its way."""
+
+    async def hold(head: Any, body: Any, _: Any) -> Any:
+        if head.api_key == METADATA.key:
+            return log.metadata()
+        response = log.append(body)
+        await go.wait()
+        return response
+
+    log, go = Log(partitions=count), asyncio.Event()
+    keys = sorted((b"%d" % n for n in range(6)), key=lambda key: partition_of(key, count))
+    first = partition_of(keys[0], count)
+    expected = [key for key in keys if partition_of(key, count) == first]
+    async with scripted_broker(hold) as broker:
+        room = 50 * (len(expected) if count > 1 else 3)
+        producer = Producer(broker.address, buffer_bytes=room, acks=1)
+        batch = asyncio.ensure_future(producer.send_batch("t", keys, keys=keys))
+        await log.arrived.wait()
+        closing = asyncio.ensure_future(producer.close())
+        done, _ = await asyncio.wait([batch], timeout=0.02)
+        assert not done
+        go.set()
+        await closing
+        with pytest.raises(PartlySent) as caught:
+            await batch
+    assert isinstance(caught.value.__cause__, ClientClosed)
+    assert {part.partition: part.count for part in caught.value.sent.ranges} == {
+        partition: len(values) for partition, values in log.stored.items()
+    }
+
+
+async def test_a_part_that_cannot_be_encoded_does_not_end_the_others(
+    scripted_broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error is raised when the sets of the other partitions are answered."""
+
+    async def hold(head: Any, body: Any, _: Any) -> Any:
+        if head.api_key == METADATA.key:
+            return log.metadata()
+        await go.wait()
+        return log.append(body)
+
+    def encoded(keys: Any, values: Any, *args: Any, **options: Any) -> bytearray:
+        if values == bad:
+            raise MemoryError("no room")
+        return encode(keys, values, *args, **options)
+
+    log, go = Log(partitions=3), asyncio.Event()
+    keys = [b"%d" % n for n in range(30)]
+    rows = [[key for key in keys if partition_of(key, 3) == number] for number in range(3)]
+    bad = rows[0]
+    monkeypatch.setattr(group_sending, "encode", encoded)
+    async with (
+        scripted_broker(hold) as broker,
+        Producer(broker.address, acks=1, buffer_bytes=100_000) as producer,
+    ):
+        batch = asyncio.ensure_future(producer.send_batch("t", keys, keys=keys))
+        done, _ = await asyncio.wait([batch], timeout=0.05)
+        assert not done
+        go.set()
+        with pytest.raises(PartlySent, match=f"{30 - len(bad)} messages .*: no room") as caught:
+            await batch
+        assert isinstance(caught.value.__cause__, MemoryError)
+        assert [part.partition for part in caught.value.sent.ranges] == [1, 2]
+        assert producer._budget.taken_bytes == 0
+        with pytest.raises(MemoryError):
+            await producer.send_batch("t", bad, keys=bad)
+    assert log.stored == {1: rows[1], 2: rows[2]}
 
 
 async def test_arguments_of_the_wrong_kind() -> None:

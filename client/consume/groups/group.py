@@ -93,7 +93,14 @@ class ConsumerGroup:
         self._drops_all = False
         """Whether the partitions were lost while the consumer joined."""
         self._closed = False
+        self._leaver: asyncio.Task[object] | None = None
+        """Task that leaves the group."""
         self._left = asyncio.Event()
+        self._revoker: asyncio.Task[object] | None = None
+        """Task whose poll gives partitions back."""
+        self._given_back = asyncio.Event()
+        self._revoked: set[TopicPartition] = set()
+        """Partitions with which `on_revoked` was called, and that are still assigned."""
         self._counts: dict[str, int] | None = None
         """Number of partitions of the topics that decide whether this member asks for a
         rebalance: its own, or as leader those of all members."""
@@ -203,19 +210,34 @@ class ConsumerGroup:
         return found
 
     async def close(self, capped: Mapping[TopicPartition, int]) -> None:
-        """Commit, with `capped` as in `positions`, and leave the group."""
-        self._closed = True
-        joining, self._joining = self._joining, None
-        if joining is not None:
-            joining.cancel()
-            await asyncio.gather(joining, return_exceptions=True)
+        """Commit, with `capped` as in `positions`, and leave the group. If another task does so,
+        wait for it. `on_revoked` may call this too: then return at once where a wait would never
+        end."""
+        task = asyncio.current_task()
+        if self._closed:
+            if task not in (self._leaver, self._revoker):
+                await self._left.wait()
+            return
+        self._closed, self._leaver = True, task
         try:
-            await self._revoke(self._assigned.keys, capped)
+            try:
+                await self._end_poll()
+            finally:
+                await self._revoke(self._assigned.keys, capped)
         finally:
             try:
                 await self.membership.leave()
             finally:
                 self._left.set()
+
+    async def _end_poll(self) -> None:
+        """End a join, and wait for another task's poll that gives partitions back."""
+        joining, self._joining = self._joining, None
+        if joining is not None:
+            joining.cancel()
+            await asyncio.gather(joining, return_exceptions=True)
+        if self._revoker not in (None, asyncio.current_task()):
+            await self._given_back.wait()
 
     def _not_committed(self, why: str) -> str:
         return (
@@ -268,7 +290,19 @@ class ConsumerGroup:
     async def _prepare(self) -> None:
         """Give back all partitions before a rebalance, unless they may be kept."""
         if not self.subscription.is_cooperative:
-            await self._revoke(self._assigned.keys, {})
+            await self._give_back(self._assigned.keys)
+
+    async def _give_back(self, keys: Sequence[TopicPartition]) -> None:
+        """Revoke partitions in a poll, unless the consumer gives all of them back, as it leaves."""
+        if self._closed:
+            return
+        self._revoker = asyncio.current_task()
+        self._given_back.clear()
+        try:
+            await self._revoke(keys, {})
+        finally:
+            self._revoker = None
+            self._given_back.set()
 
     async def _join(self) -> list[TopicPartition]:
         """Return the partitions that the group assigns to this member."""
@@ -360,7 +394,7 @@ class ConsumerGroup:
         if revoked:
             # The others get what this member gives back in another rebalance.
             self.membership.rebalances = True
-            await self._revoke(revoked, {})
+            await self._give_back(revoked)
         added = sorted(set(target) - before)
         for key in added:
             known = self._route.map.partition_count(key[0])
@@ -379,17 +413,19 @@ class ConsumerGroup:
         self, keys: Sequence[TopicPartition], capped: Mapping[TopicPartition, int]
     ) -> None:
         """Let the application finish its work on partitions, commit, and give them back."""
-        if not keys:
-            return
+        told = [key for key in keys if key not in self._revoked]
+        self._revoked.update(told)
         try:
-            if self.subscription.on_revoked is not None:
-                await _call(self.subscription.on_revoked, list(keys))
+            if told and self.subscription.on_revoked is not None:
+                await _call(self.subscription.on_revoked, list(told))
         finally:
             try:
-                if self.subscription.auto_commit and self.membership.is_member:
+                if keys and self.subscription.auto_commit and self.membership.is_member:
                     await self._commit_quietly(self.positions(capped), keys)
             finally:
-                self._drop(keys)  # also when this is cancelled: the application gave them back
+                # Also when this is cancelled: the application gave them back.
+                self._drop([key for key in keys if self._assigned.get(key) is not None])
+                self._revoked.difference_update(told)
 
     async def _drop_all(self) -> None:
         """Give up all partitions, and an assignment that was not carried out yet: the group went on
@@ -403,6 +439,8 @@ class ConsumerGroup:
     async def _give_up(self) -> None:
         """Give up all partitions, which other members may read already. Nothing is committed."""
         self._drops_all = False
+        if self._closed:
+            return  # it gives them back, as it leaves
         keys = self._assigned.keys
         self._drop(keys)
         if keys and self.subscription.on_revoked is not None:

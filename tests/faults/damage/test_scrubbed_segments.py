@@ -32,7 +32,7 @@ def flip(path: Path, at: int, bit: int = 1) -> None:
 
 
 def scrubbed(folder: LogFolder, segment: Segment) -> SegmentScrub:
-    scrub = SegmentScrub(folder.log, segment, folder.files)
+    scrub = SegmentScrub(folder.log, segment)
     while scrub.read():
         pass
     scrub.close()
@@ -115,7 +115,7 @@ def test_a_segment_that_was_cut_meanwhile_is_not_judged(folder: LogFolder) -> No
     folder.append(10, 20)
     log.flusher.flush()
     flip(log.segments[0].log_path, 2 * ENTRY_BYTES - 1)
-    scrub = SegmentScrub(log, log.segments[0], folder.files)
+    scrub = SegmentScrub(log, log.segments[0])
     while scrub.read():
         pass
     scrub.close()
