@@ -18,6 +18,9 @@ MAX_CLOCK_MS: Final = 10**14
 _AT_ONCE_SECONDS: Final = 0.002
 """Readings of two clocks that are no further apart are of the same moment."""
 
+_READINGS_MAX: Final = 100
+"""A clock may be slower than that each time."""
+
 Instant = datetime | int | str
 """A time: a datetime with a zone, epoch milliseconds, or text such as `2016-11-14T17:24:32Z` and
 `@-1h`, which counts from the clock's time."""
@@ -192,11 +195,12 @@ class MovingClock:
     def _real_times(self) -> tuple[int, float]:
         """Return the real clock's milliseconds since the epoch and its seconds, of the same moment:
         on a busy machine the process may stand still between two readings."""
-        while True:
+        for _ in range(_READINGS_MAX):
             before = self._real.monotonic()
             wall_ms, now = self._real.now_ms(), self._real.monotonic()
             if now - before <= _AT_ONCE_SECONDS:
-                return wall_ms, now
+                break
+        return wall_ms, now
 
     def _look(self, now: float | None = None) -> _Shown:
         """Return the clock's reading at `now` on the real clock, by default at present."""
