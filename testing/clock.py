@@ -15,6 +15,9 @@ SPEED_MAX: Final = 1_000_000
 MAX_CLOCK_MS: Final = 10**14
 """Latest time of a clock, in epoch milliseconds: the largest that is read as such."""
 
+_READINGS_MAX: Final = 100
+_READ_TOGETHER_SECONDS: Final = 0.001
+
 Instant = datetime | int | str
 """A time: a datetime with a zone, epoch milliseconds, or text such as `2016-11-14T17:24:32Z` and
 `@-1h`, which counts from the clock's time."""
@@ -80,8 +83,8 @@ class MovingClock:
 
     def __init__(self, real: Clock | None = None) -> None:
         self._real = real or SystemClock()
-        now = self._real.monotonic()
-        self._shown = _Shown(self._real.now_ms(), now, now)
+        real_ms, now = self._read_real()
+        self._shown = _Shown(real_ms, now, now)
         self.watchers: list[ClockWatcher] = []
         """The running brokers that follow this clock."""
         self.error_ms = 0.0
@@ -165,20 +168,21 @@ class MovingClock:
 
     def offset(self) -> ClockOffset:
         """Return how the clock differs from the machine's now."""
-        shown = self._look()
+        real_ms, now = self._read_real()
+        shown = self._look_at(now)
         frozen_at_ms = shown.wall_ms if shown.since is None else None
-        ahead_ms = round(shown.wall_ms - self._real.now_ms(), -1)  # The two are not read at once.
+        ahead_ms = round(shown.wall_ms - real_ms, -1)  # The two are not read at once.
         return ClockOffset(ahead_ms, frozen_at_ms, shown.speed)
 
     def take(self, offset: ClockOffset) -> None:
         """Differ from the machine's clock as `offset` says. No time passes, and no broker is told,
         except about the speed."""
-        now = self._real.monotonic()
-        passed = self._look().passed_seconds
+        real_ms, now = self._read_real()
+        passed = self._look_at(now).passed_seconds
         if offset.frozen_at_ms is not None:
             self._shown = _Shown(offset.frozen_at_ms, passed, None)
         else:
-            wall_ms = self._real.now_ms() + offset.ahead_ms
+            wall_ms = real_ms + offset.ahead_ms
             self._shown = _Shown(wall_ms, passed, now, offset.speed)
         self._tell_speed()
 
@@ -186,11 +190,24 @@ class MovingClock:
         for watcher in list(self.watchers):
             watcher.speed_changed(self.speed)
 
+    def _read_real(self) -> tuple[int, float]:
+        """The machine's wall clock and its monotonic clock, in the same millisecond: the process
+        may stand still in between, and they are read again then."""
+        for _ in range(_READINGS_MAX):
+            now = self._real.monotonic()
+            real_ms = self._real.now_ms()
+            if self._real.monotonic() - now < _READ_TOGETHER_SECONDS:
+                break
+        return real_ms, now
+
     def _look(self) -> _Shown:
+        return self._look_at(self._real.monotonic())
+
+    def _look_at(self, now: float) -> _Shown:
+        """The clock's reading at a time of the real clock."""
         shown = self._shown
         if shown.since is None:
             return shown
-        now = self._real.monotonic()
         seconds = (now - shown.since) * shown.speed
         return _Shown(
             shown.wall_ms + 1000 * seconds, shown.passed_seconds + seconds, now, shown.speed
