@@ -24,7 +24,7 @@ WITH_HTTP: Final = ("--http-listen", "127.0.0.1:0")
 """Options of a broker that also answers HTTP."""
 
 _PROGRAM: Final = (sys.executable, "-m", "horolog")
-_DEADLINE_SECONDS: Final = 30
+_DEADLINE_SECONDS: Final = 120
 
 Process = subprocess.Popen[str]
 
