@@ -22,7 +22,7 @@ from typing import Any, Final, Self
 from ..config.address import join_address, split_address
 
 _PIECE_BYTES: Final = 1 << 16
-_DEADLINE_S: Final = 10.0
+_DEADLINE_S: Final = 60.0
 _TURNS_TO_ACCEPT: Final = 4
 """Turns of the event loop until `_accept` gets an accepted connection. If its server is closed
 before that, asyncio leaves the connection open without notice."""

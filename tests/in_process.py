@@ -24,7 +24,7 @@ from horolog.cli.lines import THREAD_NAME
 from horolog.cli.main import main
 from horolog.testing.program import CommandResult, commands_run_by
 
-_DEADLINE_SECONDS: Final = 60
+_DEADLINE_SECONDS: Final = 150
 """How long a command waits for the one before it."""
 
 _one_at_a_time = threading.Lock()
