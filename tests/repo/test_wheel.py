@@ -28,6 +28,9 @@ from horolog.tests.pages.shell import blocks, commands
 
 from .test_dependencies import pins
 
+pytestmark = pytest.mark.timeout(900)
+"""The first test that needs the wheel waits for two builds and a compiler."""
+
 RECORDS = f"horolog/{FOLDER}/"
 NOT_INSTALLED = {"tests", "bench", "docs", "setup.py"}
 """Folders with Python files, and one such file, that stay in the repository."""
