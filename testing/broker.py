@@ -62,6 +62,8 @@ _OFF: Final[dict[str, object]] = {HTTP: "off", KAFKA: "off"}
 
 _ANY_PORT: Final = "127.0.0.1:0"
 
+_HOUR_MS: Final = 3_600_000
+
 _FOLLOWING: Final = ("retention", "offset_retention")
 """Tasks that run whenever time passes, whether they are due or not."""
 
@@ -429,9 +431,9 @@ class BrokerThread(ClockWatcher):
         asked_to_stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         settings = _OFF | self._settings | self._more_settings | self._listening()
-        async with running_broker(
-            self.data_dir, self.clock, QuickFiles(), log_stream=None, **settings
-        ) as broker:
+        chosen = _settings(self.data_dir, settings)
+        broker = Broker(chosen, clock=self.clock, files=QuickFiles(), log_stream=None)
+        async with _running(broker):
             loop.set_exception_handler(broker.loop_error)
             self.faults.attach(broker)
             self._started.set_result((broker, loop, asked_to_stop))
@@ -531,9 +533,10 @@ async def running_broker(
     """Run a broker on `data_dir`, and stop it cleanly at the end of the block.
 
     `settings` are settings of the broker, and defaults for its topics, with underscores for dots:
-    `running_broker(path, retention_ms=1000, http_listen="off")`.
+    `running_broker(path, retention_ms=1000, http_listen="off")`. The first pass of retention is due
+    after an hour, not in the middle of a block that takes half a minute.
     """
-    chosen = _settings(data_dir, settings)
+    chosen = _settings(data_dir, {"log_initial_task_delay_ms": _HOUR_MS, **settings})
     broker = Broker(chosen, clock=clock, files=files, log_stream=log_stream)
     async with _running(broker):
         yield broker
