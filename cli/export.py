@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Self
 
 import typer
 from msgspec import json
 
 from ..client.administer.admin import Admin
 from ..client.administer.counting import intervals_of
+from ..client.background import BackgroundLoop
 from ..client.cluster.servers import Servers
 from ..client.consume.tables import COMPLETE_FROM_KEY, REMOVED_KEY, UNTIMED_KEY, read_window
 from ..client.consume.time_bounds import APPEND, CREATE, TimeBounds, WindowBy
@@ -152,19 +153,19 @@ def export(given: ExportArguments) -> None:
     )
     written = messages = untimed = 0
     missing: list[Incompleteness] = []
-    passed = _Passed(given.server, topic, given.partition)
-    for number, file in enumerate(files):
-        reader = _opened(file, read)
-        if given.server.kafka and every is not None:
-            following = next(iter(files[number + 1 :]), None)
-            passed.look(file.window, None if following is None else following.window)
-        metadata = reader.schema.metadata or {}
-        missing += _missing(given.server, topic, file.window, metadata)
-        untimed = max(untimed, int(metadata.get(UNTIMED_KEY, 0)))
-        count = _export(file, reader, skip_empty=every is not None)
-        if count is not None:
-            emit([_line(file, count, given.as_json)])
-            written, messages = written + 1, messages + count
+    with _Passed(given.server, topic, given.partition) as passed:
+        for number, file in enumerate(files):
+            reader = _opened(file, read)
+            if given.server.kafka and every is not None:
+                following = next(iter(files[number + 1 :]), None)
+                passed.look(file.window, None if following is None else following.window)
+            metadata = reader.schema.metadata or {}
+            missing += _missing(given.server, topic, file.window, metadata)
+            untimed = max(untimed, int(metadata.get(UNTIMED_KEY, 0)))
+            count = _export(file, reader, skip_empty=every is not None)
+            if count is not None:
+                emit([_line(file, count, given.as_json)])
+                written, messages = written + 1, messages + count
     for part in joined_by_topic(missing):
         part.tell()
     passed.tell()
@@ -292,10 +293,14 @@ def _missing(
 
 
 class _Passed:
-    """Finds what a Kafka cluster deleted between two files: it tells only where its logs begin."""
+    """Finds what a Kafka cluster deleted between two files: it tells only where its logs begin.
+
+    All looks share one client, in a loop of its own. Use it in `with`.
+    """
 
     def __init__(self, server: Servers, topic: str, partition: int | None) -> None:
-        self._server = server
+        self._admin = Admin(server, check_units=False)
+        self._loop = BackgroundLoop("horolog-export")
         self._topic = topic
         self._partition = partition
         self._later: dict[int, int] = {}
@@ -305,22 +310,32 @@ class _Passed:
         """By partition what was deleted before it was reached: the first offset, the offset after
         the last one, and the first time that it may have had."""
 
+    def __enter__(self) -> Self:
+        self._loop.enter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._loop.run(self._admin.close())
+        finally:
+            self._loop.leave()
+
     def look(self, window: TimeBounds, following: TimeBounds | None) -> None:
         """Look what was deleted before the file of `window`, of which reading has begun, and where
         the messages of the `following` one begin."""
-        client = partial(Admin, check_units=False)
-        ask(client, self._server, lambda admin: self._look(admin, window, following))
+        self._loop.run(self._look(window, following))
 
-    async def _look(self, admin: Admin, window: TimeBounds, following: TimeBounds | None) -> None:
+    async def _look(self, window: TimeBounds, following: TimeBounds | None) -> None:
         from_ms = window.from_ms or 0
         next_ms = from_ms if following is None else following.from_ms or 0
-        for partition in await partitions_of(admin, self._topic, self._partition):
+        for partition in await partitions_of(self._admin, self._topic, self._partition):
             # In this order: what is deleted in between is found now or at the next file.
             targets = (LATEST, next_ms, EARLIEST)
             try:
-                end, later, start = await admin.list_offsets(self._topic, partition, targets)
+                found = await self._admin.list_offsets(self._topic, partition, targets)
             except UnsupportedForMessageFormat:
                 continue  # Its new messages have no times, and so are in no window.
+            end, later, start = found
             begin, first = start.offset or 0, self._later.get(partition)
             if first is not None and begin > first:
                 known = self._lost.get(partition, (first, begin, from_ms))

@@ -176,7 +176,8 @@ def _callers(frame: FrameType | None) -> tuple[str, ...]:
     callers = []
     while frame is not None:
         package, _, module = str(frame.f_globals.get("__name__", "")).rpartition(".")
-        if ".storage." in f"{package}.":
+        # `open_files` only passes a call on.
+        if ".storage." in f"{package}." and module != "open_files":
             callers.append(f"{module}.{frame.f_code.co_qualname}")
         frame = frame.f_back
     return tuple(callers)

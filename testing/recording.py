@@ -286,6 +286,10 @@ class _RecordedFile:
         return _RecordedFile(self._file.duplicate(), self._path, self._node, self._files)
 
 
+_PASSING_ON: Final = ("contextlib", "open_files")
+"""Modules that only pass a call on."""
+
+
 def sync_site(frame: FrameType | None, kind: str, path: Path) -> str:
     """Return a name for the code that called a sync. The name does not change when other lines
     move.
@@ -296,9 +300,9 @@ def sync_site(frame: FrameType | None, kind: str, path: Path) -> str:
     callers: list[str] = []
     while frame is not None:
         module = str(frame.f_globals.get("__name__", "")).rpartition(".")[2]
-        if module != "contextlib":
+        if module not in _PASSING_ON:
             callers.insert(0, f"{module}.{frame.f_code.co_qualname}")
-        if module not in ("contextlib", "files"):
+        if module not in (*_PASSING_ON, "files"):
             break
         frame = frame.f_back
     name = f"*{path.suffix}" if path.name[:1].isdigit() else path.name

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from horolog import Admin, ClientClosed, Consumer, Producer
+from horolog import Admin, ClientClosed, Consumer, Producer, blocking
 from horolog.server.broker import Broker
-from horolog.testing.broker import running_broker
+from horolog.testing.broker import BrokerThread, running_broker
 
 TOPIC, GROUP = "clicks", "team"
 PARTITIONS = 4
@@ -225,3 +225,21 @@ async def test_on_revoked_may_unsubscribe_while_another_task_does(
             await asyncio.gather(fetching, leaving)
         assert calls == [ALL]
         assert await committed(address) == [1] * PARTITIONS
+
+
+def test_on_revoked_of_a_blocking_consumer_may_unsubscribe(tmp_path: Path) -> None:
+    """The callback runs in a thread, and its call in another task."""
+    with BrokerThread(tmp_path, {}) as broker:
+        with blocking.Producer(broker.address) as producer:
+            producer.send(TOPIC, b"0")
+        calls: list[list[tuple[str, int]]] = []
+        with blocking.Consumer(broker.address) as consumer:
+
+            def revoked(keys: list[tuple[str, int]]) -> None:
+                calls.append(keys)
+                consumer.unsubscribe()
+
+            consumer.subscribe(TOPIC, group=GROUP, on_revoked=revoked, **QUICK)
+            assert next(consumer).offset == 0
+            consumer.unsubscribe()
+        assert calls == [[(TOPIC, 0)]]

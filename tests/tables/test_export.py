@@ -10,6 +10,7 @@ from pyarrow import parquet
 
 from horolog import NewRecord, blocking, read_window
 from horolog.cli import export
+from horolog.client.client import Client
 from horolog.protocol.api.log.list_offsets import EARLIEST
 from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult
@@ -223,7 +224,16 @@ def test_what_is_deleted_between_two_files_is_said(
                 admin.delete_records(topic, 0, before)
         return count
 
+    made: list[str] = []
+    make = Client.__init__
+
+    def counted(self: Client, address: Any, **options: Any) -> None:
+        if getattr(address, "kafka", False):
+            made.append(type(self).__name__)
+        make(self, address, **options)
+
     monkeypatch.setattr(export, "_export", delete_behind)
+    monkeypatch.setattr(Client, "__init__", counted)
     span = ("--from", "@2016-11-14T17:00:00Z:2016-11-14T21:00:00Z", "--every", "1h")
     to = ("--to", tmp_path / "o.parquet", "--json")
     address = f"kafka://{server.kafka_address}" if kafka else server.address
@@ -231,6 +241,7 @@ def test_what_is_deleted_between_two_files_is_said(
     counts = [2, 1, 2, 1] if before == 1 else [2, 1, 1]
     assert [each["messages"] for each in result.objects] == counts
     *lines, count = result.err.splitlines()
+    assert made.count("Admin") == kafka  # one client for all files
     if kafka:
         assert lines == [line.format(topic) for line in told]
     else:

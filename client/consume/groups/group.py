@@ -9,6 +9,7 @@ import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -52,6 +53,10 @@ _LEAVING_WAIT_MS: Final = 10
 _LOOKED_AT_ONCE: Final = 1_000
 """Topics that are compared with the patterns before other tasks have their turn."""
 
+_REVOKING: Final[ContextVar["ConsumerGroup | None"]] = ContextVar("revoking", default=None)
+"""The group whose `on_revoked` is running. It is inherited by the threads and tasks in which the
+callback of a blocking consumer runs and calls the consumer."""
+
 _log: Final = logging.getLogger("horolog")
 
 
@@ -93,12 +98,10 @@ class ConsumerGroup:
         self._drops_all = False
         """Whether the partitions were lost while the consumer joined."""
         self._closed = False
-        self._leaver: asyncio.Task[object] | None = None
-        """Task that leaves the group."""
         self._left = asyncio.Event()
-        self._revoker: asyncio.Task[object] | None = None
-        """Task whose poll gives partitions back."""
         self._given_back = asyncio.Event()
+        """Not set while a poll gives partitions back."""
+        self._given_back.set()
         self._revoked: set[TopicPartition] = set()
         """Partitions with which `on_revoked` was called, and that are still assigned."""
         self._counts: dict[str, int] | None = None
@@ -213,15 +216,17 @@ class ConsumerGroup:
         """Commit, with `capped` as in `positions`, and leave the group. If another task does so,
         wait for it. `on_revoked` may call this too: then return at once where a wait would never
         end."""
-        task = asyncio.current_task()
+        in_callback = _REVOKING.get() is self
         if self._closed:
-            if task not in (self._leaver, self._revoker):
+            if not in_callback:
                 await self._left.wait()
             return
-        self._closed, self._leaver = True, task
+        self._closed = True
         try:
             try:
-                await self._end_poll()
+                await self._end_join()
+                if not in_callback:
+                    await self._given_back.wait()
             finally:
                 await self._revoke(self._assigned.keys, capped)
         finally:
@@ -230,14 +235,11 @@ class ConsumerGroup:
             finally:
                 self._left.set()
 
-    async def _end_poll(self) -> None:
-        """End a join, and wait for another task's poll that gives partitions back."""
+    async def _end_join(self) -> None:
         joining, self._joining = self._joining, None
         if joining is not None:
             joining.cancel()
             await asyncio.gather(joining, return_exceptions=True)
-        if self._revoker not in (None, asyncio.current_task()):
-            await self._given_back.wait()
 
     def _not_committed(self, why: str) -> str:
         return (
@@ -296,12 +298,10 @@ class ConsumerGroup:
         """Revoke partitions in a poll, unless the consumer gives all of them back, as it leaves."""
         if self._closed:
             return
-        self._revoker = asyncio.current_task()
         self._given_back.clear()
         try:
             await self._revoke(keys, {})
         finally:
-            self._revoker = None
             self._given_back.set()
 
     async def _join(self) -> list[TopicPartition]:
@@ -417,7 +417,11 @@ class ConsumerGroup:
         self._revoked.update(told)
         try:
             if told and self.subscription.on_revoked is not None:
-                await _call(self.subscription.on_revoked, list(told))
+                outside = _REVOKING.set(self)
+                try:
+                    await _call(self.subscription.on_revoked, list(told))
+                finally:
+                    _REVOKING.reset(outside)
         finally:
             try:
                 if keys and self.subscription.auto_commit and self.membership.is_member:
