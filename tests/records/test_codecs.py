@@ -69,17 +69,22 @@ def test_the_bound_is_exact(codec: Codec, magic: int) -> None:
 
 
 BOMB = """
-import resource, sys
+import sys
 from horolog.protocol.errors import MessageTooLarge
 from horolog.protocol.records.codecs.codec import open_sent
 from horolog.protocol.records.layout import Codec
 
+def peak_kib():
+    # The peak of getrusage begins with that of the process that started this one.
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
+
 value = sys.stdin.buffer.read()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_kib()
 try:
     open_sent(Codec({codec}), value, magic=1, max_bytes=64 * 1024)
 except MessageTooLarge:
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    print(peak_kib() - before)
 """
 
 
@@ -117,14 +122,15 @@ def _raw_snappy(size: int) -> bytes:
 def test_a_bomb_of_1000_times_the_bound_takes_no_memory(
     codec: Codec, build: Callable[[int], bytes]
 ) -> None:
-    """faults.md 8. An LZ4 block of 4 MiB is the largest piece that is made before it is counted."""
+    """faults.md 8. An LZ4 block of 4 MiB is the largest piece that is made before it is counted.
+    Its library holds it twice."""
     value = build(64 * 1000 * KIB)
     script = BOMB.format(codec=int(codec))
     done = subprocess.run(
         [sys.executable, "-c", script], input=value, capture_output=True, check=True
     )
     grown_kib = int(done.stdout)
-    assert grown_kib < 8 * KIB + len(value) // KIB
+    assert grown_kib < 10 * KIB + len(value) // KIB
 
 
 @pytest.mark.parametrize(
