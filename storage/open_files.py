@@ -164,8 +164,8 @@ class LogOpenFiles(OpenFiles):
         self._deletion = deletion
 
     def use(self, name: str, path: Path | None = None, *, read_only: bool = False) -> File:
-        if self._deletion.deleted:
-            self._deletion.check()  # Called here alone: each append uses a file.
+        if self._deletion.deleted:  # looked up without a call, for each append
+            self._deletion.check()
         return self._shared.use(name, path, read_only=read_only)
 
     def keep(self, name: str, file: File) -> None:

@@ -3,7 +3,8 @@
 import pytest
 
 from horolog.protocol.records.batch import build_batch, finish_batch
-from horolog.protocol.records.kernel import RecordEncoder, crc32c, find_first_time
+from horolog.protocol.records.kernel import RecordEncoder, crc32c, find_first_time, walk
+from horolog.protocol.records.kernel.terms import Offsets, Problem
 from horolog.protocol.records.layout import (
     BATCH_ATTRIBUTES_AT,
     BATCH_CRC_AT,
@@ -97,3 +98,20 @@ def test_entries_in_front_of_it_have_to_be_good(magic: int) -> None:
     assert find_first_time(gap, 7, True, 30) is None
     assert find_first_time(good, 6, True, 30) is None
     assert find_first_time(good[:-1], 7, True, 30) is None
+
+
+@pytest.mark.parametrize("offsets", [Offsets.RISING, Offsets.CONTIGUOUS])
+def test_before_the_smallest_number_is_no_offset(offsets: Offsets) -> None:
+    """Only harm makes one: no offset of a log is below 0."""
+    first, last = (message(offset) for offset in (-(2**63), 2**63 - 1))
+    assert find_first_time(first, -(2**63), False, 30) == (0, -(2**63), 30)
+    for data, passed in ((first, Problem.NONE), (last + first, Problem.OFFSET)):
+        base_offset = int.from_bytes(data[:8], "big", signed=True)
+        found = walk(data, 0, len(data), offsets=offsets, base_offset=base_offset)
+        assert (found.problem, found.count) == (passed, 1)
+
+
+def message(offset: int) -> bytes:
+    entry = bytearray(build_set([NewRecord(b"v", timestamp_ms=30)]))
+    entry[:8] = offset.to_bytes(8, "big", signed=True)
+    return bytes(entry)

@@ -286,8 +286,12 @@ cdef int pass_entries(
             problem = BAD_OFFSET
             break
         codec = entry.bits & CODEC_MASK
+        # Nothing is before the smallest base offset: one less wraps around to the largest number.
         if offsets > ASSIGN and (
-            offset <= passed.last_offset
+            (
+                offset <= passed.last_offset
+                and (position > rules.start or passed.last_offset < LARGEST_INT64)
+            )
             or (
                 offsets == CONTIGUOUS
                 and offset != passed.last_offset + 1
