@@ -23,6 +23,13 @@ def test_columns_that_are_too_short(
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("more_bytes", [-1, -(2**63), 2**40 + 1, 2**63 - 1])
+def test_no_row_has_so_many_more_bytes(form: Any, more_bytes: int) -> None:
+    with pytest.raises(ValueError, match=f"from 0 to 1099511627776 more bytes, not {more_bytes}$"):
+        form.rows_within([b"v", b"v"], None, [2**40, more_bytes], 0, 0, 2**41)
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_the_first_row_may_be_larger_than_the_limit(form: Any) -> None:
     values = [b"long", None, b"v", b"long"]
     assert form.rows_within(values, None, None, 0, 2, 3) == (1, 6)

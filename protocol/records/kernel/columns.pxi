@@ -208,10 +208,13 @@ def only_times(column, long long smallest_ms, long long largest_ms):
     return True
 
 
+cdef long long LARGEST_MORE_BYTES = 0x100_0000_0000
+
+
 def rows_within(
     values, keys, more_bytes, long long start, long long overhead, long long limit_bytes
 ):
-    cdef long long row = start, total = 0, size
+    cdef long long row = start, total = 0, size, more
     if start < 0:
         raise ValueError(f"rows begin at 0, not at {start}")
     while row < len(values):
@@ -228,7 +231,10 @@ def rows_within(
         if more_bytes is not None:
             if row >= len(more_bytes):
                 raise too_short()
-            size += more_bytes[row]
+            more = more_bytes[row]
+            if not 0 <= more <= LARGEST_MORE_BYTES:
+                raise ValueError(f"a row has from 0 to {LARGEST_MORE_BYTES} more bytes, not {more}")
+            size += more
         if row > start and total + size > limit_bytes:
             break
         total += size

@@ -18,6 +18,8 @@ from .bytes import LARGE_OFFSET, LARGEST_INT32, V0_OVERHEAD, flat, wrapped
 from .messages import PlainMessage, not_good
 from .records import RecordCursor
 
+_LARGEST_MORE_BYTES: Final = 1 << 40
+
 
 class Gathered:
     """Messages as columns; `columns.Columns` describes the buffers."""
@@ -232,8 +234,9 @@ def rows_within(
     """Return the end of the run of rows from `start` that has at most `limit_bytes`, and its size
     in bytes. A first row that is larger is a run by itself.
 
-    The size of a row is that of its value, its key, `overhead` and its `more_bytes`. Raises
-    `ValueError` for a column with fewer rows than values, if it is read that far.
+    The size of a row is that of its value, its key, `overhead` and its `more_bytes`, from 0 to
+    2**40. Raises `ValueError` for others, and for a column with fewer rows than values, if it is
+    read that far.
     """
     if start < 0:
         raise ValueError(f"rows begin at 0, not at {start}")
@@ -246,7 +249,12 @@ def rows_within(
         if more_bytes is not None:
             if row >= len(more_bytes):
                 raise _too_short()
-            size += more_bytes[row]
+            more = more_bytes[row]
+            if not 0 <= more <= _LARGEST_MORE_BYTES:
+                raise ValueError(
+                    f"a row has from 0 to {_LARGEST_MORE_BYTES} more bytes, not {more}"
+                )
+            size += more
         if row > start and total + size > limit_bytes:
             break
         total += size
