@@ -301,7 +301,7 @@ class Log(LogState):
 
     def abandon(self) -> None:
         """Close without syncing: the files are about to be deleted. From now on the log opens none,
-        and who still reads it gets `UnknownTopicOrPartition`."""
+        and a read of it raises `UnknownTopicOrPartition`."""
         self._release()
         self.deletion.deleted = True
 

@@ -95,7 +95,7 @@ def follower_cut_off(all_: Cluster, leader: Broker, follower: Broker, cut: Cut) 
 
 def test_one_follower_hears_nothing_from_its_leader(place: Path, etcd: EtcdProcess) -> None:
     """The smoke: the leader hears it all the while, and the other follower misses nothing."""
-    # Nobody is elected while the machine stands still.
+    # A lease this long does not end while the machine stands still, so the leader stays.
     with cluster(place, etcd, replica_lag_time_max_ms=1000, cluster_lease_ms=20_000) as all_:
         load = Load(all_)
         leader = all_.leader()

@@ -26,7 +26,7 @@ def refused(all_: Cluster, **hello: Any) -> str:
 def test_a_broker_that_is_no_member_is_not_believed(place: Path, etcd: EtcdProcess) -> None:
     """It gets nothing, is waited for by no producer, and ends no epoch; nor does a member that
     says it knows an epoch which etcd does not have."""
-    # Nobody is elected while the machine stands still.
+    # A lease this long does not end while the machine stands still, so the leader stays.
     settings = {"acks_all_durability": "written", "cluster_lease_ms": 20_000}
     with cluster(place, etcd, count=2, **settings) as all_:
         all_.start()

@@ -212,7 +212,7 @@ def test_a_replay_of_partitions_as_dense_as_they_like(
 def test_a_broker_that_is_killed_under_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     data = tmp_path / "data"
     sent = [b"%d" % number for number in range(1500)]
-    # The system gives this port to nobody else while the broker is away.
+    # No other process gets this port from the system while the broker is away.
     address = f"127.0.0.1:{free_port()}"
     with serving(data, "--listen", address) as killed:
         with blocking.Producer(address) as producer:

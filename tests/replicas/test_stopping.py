@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from horolog.replication.partition_log import Identity
 from horolog.server.replication.cluster import merged
 from horolog.server.replication.member_files import NOT_RECORDED, IdentityFile, boot_id
 from horolog.storage.files import SystemFiles
+from horolog.testing.directories import copy_as_killed
 from horolog.testing.requests import create_topic, message_set, produce
 from horolog.testing.requests import result as only_result
 
@@ -73,7 +73,7 @@ async def test_a_copy_of_a_directory_is_in_doubt(place: Path) -> None:
         await all_.in_sync(leader)
         # A hot copy: the broker runs, and is in sync.
         copy = place / "copy"
-        hot_copy(follower.data_dir, copy)
+        copy_as_killed(follower.data_dir, copy)
         nonce = IdentityFile(SystemFiles(), copy, 2).identity.nonce
         assert nonce == follower.cluster.node.member.nonce
         await leader.produce(TOPIC, "not in the copy")
@@ -90,16 +90,6 @@ async def test_a_copy_of_a_directory_is_in_doubt(place: Path) -> None:
         await leader.start()
         await all_.in_sync(leader)
         assert follower.log(TOPIC).log_end_offset == 1
-
-
-def hot_copy(directory: Path, copy: Path) -> None:
-    """Copy what a broker may be writing: a file that was listed may have another name by then."""
-    for _ in range(10):
-        with suppress(shutil.Error):
-            shutil.copytree(directory, copy)
-            return
-        shutil.rmtree(copy)
-    raise AssertionError(f"{directory} changed during each copy")
 
 
 def test_a_directory_knows_its_own_place(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 """A log whose topic was deleted: its folder is renamed, and a topic of the same name may have a new
-folder there. Whoever still uses the old log neither reads nor changes that folder."""
+folder there. What still uses the old log neither reads nor changes that folder."""
 
 import threading
 from collections.abc import Callable

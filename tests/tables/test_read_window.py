@@ -33,8 +33,8 @@ T0 = 1_479_144_272_000
 
 
 def wait_until_closed() -> None:
-    """Wait until no reader has connections: those that nobody has any more, of earlier tests too,
-    close when they are collected, perhaps in another thread."""
+    """Wait until no reader has connections. Unreferenced readers, also of earlier tests, close
+    theirs when they are collected, perhaps in another thread."""
 
     def closed() -> bool:
         gc.collect()
