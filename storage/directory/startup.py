@@ -138,13 +138,15 @@ class Startup:
             self._give_ids(topics, written)
         if self.metadata is not None:
             self._record(self.metadata, topics)
-        # Before missing folders are created: they would hide from the next start that messages are
-        # gone.
+        # A partition of the file without a folder has lost its messages. So the file comes after
+        # the folders of unfinished creations, and before those that would hide a loss.
+        self._reserve.retrying(partial(self._make_folders, self.made - self.missing))
         if topics != written or not (self._member or self._files.exists(path)):
             self._reserve.retrying(
                 partial(write_topics, self._files, path, topics, self.metadata_offset)
             )
-        self._make_missing()
+        self._reserve.retrying(partial(self._make_folders, self.missing))
+        self._report_missing()
         self._remove_deleted()
         return topics
 
@@ -352,24 +354,27 @@ class Startup:
             if name in anew or not entry.topic_id:
                 topics[name] = replace(entry, topic_id=random_id(self._random))
 
-    def _make_missing(self) -> None:
-        for name, partition in sorted(self.made):
-            path = self._directory / folder_name(name, partition)
-            self._files.make_directory(path)
-            if (name, partition) not in self.missing:
-                continue
+    def _make_folders(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Create durable folders. Those that exist already stay. Raises `OSError`."""
+        paths = [self._directory / folder_name(*key) for key in sorted(partitions)]
+        for path in paths:
+            if not self._files.exists(path):
+                self._files.make_directory(path)
+        if paths:
+            self._files.sync_directory(self._directory)
+
+    def _report_missing(self) -> None:
+        for name, partition in sorted(self.missing):
             self._observe(
                 "partition_folder_missing",
                 topic=name,
                 partition=partition,
-                path=str(path),
+                path=str(self._directory / folder_name(name, partition)),
                 consequence="an empty folder was made; a leader's messages are copied"
                 if self._follows_log
                 else "an empty folder was made and the topic got another id; messages that the "
                 "partition had are gone",
             )
-        if self.made:
-            self._files.sync_directory(self._directory)
 
     def _remove_deleted(self) -> None:
         for name in self._files.names(self._directory):

@@ -35,6 +35,7 @@ class CrashingFiles(FaultyFiles):
     def __init__(self, operations_left: int) -> None:
         super().__init__(QuickFiles())
         self.operations_left = operations_left
+        """Below 0 for a process that does not die."""
 
     def check(self, kind: str, path: Path) -> Fault | None:
         if kind in CHANGING:
@@ -123,6 +124,35 @@ def test_a_crash_at_any_operation(tmp_path: Path) -> None:
             break
     assert "closed" in reached
     assert operations > 60
+
+
+def test_a_crash_while_a_start_finishes_a_creation(tmp_path: Path) -> None:
+    """The topic is recorded and has no folder yet: no message of it is missing."""
+    before = DataDirectory(tmp_path / "before")
+    before.files = files = CrashingFiles(operations_left=-1)
+    directory = before.open()
+    files.operations_left = 2  # The record is written and synced.
+    with suppress(Crash), ending_process():
+        directory.create_topic("new", 2, {})
+    assert before.names().count("new-0") == 0
+    ids: set[str] = set()
+    finished = False
+    operations = 0
+    while not finished:
+        dying = before.copy(tmp_path / f"dying-{operations}")
+        dying.files = CrashingFiles(operations)
+        with suppress(Crash), ending_process():
+            dying.open()
+            finished = True
+        survivor = dying.copy(tmp_path / f"survivor-{operations}")
+        survivor.files = QuickFiles()
+        ids.add(survivor.open().topics()["new"].topic_id)
+        assert survivor.events.named("partition_folder_missing") == []
+        assert {"new-0", "new-1"} <= set(survivor.names())
+        survivor.close()
+        operations += 1
+    assert len(ids) == 1
+    assert operations > 15
 
 
 def test_a_process_that_ends_takes_no_files_of_another_thread(tmp_path: Path) -> None:

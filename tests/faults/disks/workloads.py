@@ -100,7 +100,7 @@ def topics(life: Life) -> None:
     life.commit("job", "b", 3, 4)
     life.alter("b", {"retention.ms": "3"})
     life.append("b", 10, 11)
-    life.flush("b")
+    life.trim("b", 1)
     life.checkpoint()
     life.delete("b")
     life.create("b", 1, retention_ms=4)
