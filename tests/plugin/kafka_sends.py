@@ -30,6 +30,9 @@ def _confluent_settings(bootstrap: str, idempotent: bool) -> dict[str, object]:
         "retry.backoff.ms": 1,
         "reconnect.backoff.ms": 1,
         "linger.ms": 0,
+        # Else librdkafka starts over from its bootstrap servers when it loses its last connection,
+        # and may close the new one while a resent message is in flight: it sends a third copy.
+        "metadata.recovery.strategy": "none",
     }
 
 
