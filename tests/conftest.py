@@ -111,9 +111,9 @@ hypothesis.settings.load_profile("default")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Draw the seed of the random tests, so that a failing run can name it; let Ctrl-C work."""
+    """Choose the seed of the random tests, so that a failing run can name it; let Ctrl-C work."""
     if config.getoption("--hypothesis-seed") is None:
-        drawn = str(random.SystemRandom().randrange(2**32))
+        drawn = os.environ.get("HOROLOG_TEST_SEED") or str(random.SystemRandom().randrange(2**32))
         config.option.hypothesis_seed = getattr(config, "workerinput", {}).get("seed", drawn)
     # What a shell starts in the background ignores Ctrl-C, and so would the programs under test.
     signal.signal(signal.SIGINT, signal.default_int_handler)
