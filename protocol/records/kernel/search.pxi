@@ -26,7 +26,7 @@ def find_first_time(buffer, long long offset, bint behind_start, long long targe
     begin_latencies(&latencies, -1)
     if pass_entries(data, stop, &rules, &passed, &latencies, findings, None, NULL):
         return None
-    if passed.last_offset - first + 1 != passed.count:
+    if passed.last_offset != added(first, passed.count - 1):
         return None
     if passed.last_codec and (passed.magics | 1 << data[MAGIC]) & ~(1 << 2):
         return None

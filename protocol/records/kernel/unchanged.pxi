@@ -157,7 +157,7 @@ def take_unchanged(
                 rows = bytearray()
             if spread and noted.on and noted.pieces:
                 end_noted(rows, &noted, -1 if passed.untimed else passed.min_ms, passed.max_ms)
-        first_offsets.append(before.last_offset + 1)
+        first_offsets.append(added(before.last_offset, 1))
     if not first_offsets:
         return None
     if append_time_ms >= 0:

@@ -234,7 +234,7 @@ cdef void begin_walk(
     rules.unchanged = rules.of_batches = rules.keyed = False
     rules.magics, rules.append_time_ms = 0, NO_TIME
     rules.set_start = rules.set_end = start
-    passed.position, passed.last_offset, passed.magic = start, base_offset - 1, magic
+    passed.position, passed.last_offset, passed.magic = start, added(base_offset, -1), magic
     passed.count = passed.batches = passed.compressed = passed.codecs = passed.last_codec = 0
     passed.magics = passed.append_time_bits = passed.untimed = passed.largest_size = 0
     passed.min_ms = LARGEST_INT64
@@ -294,7 +294,7 @@ cdef int pass_entries(
             )
             or (
                 offsets == CONTIGUOUS
-                and offset != passed.last_offset + 1
+                and offset != added(passed.last_offset, 1)
                 and (codec == 0 or entry.magic == 2)
             )
         ):
@@ -323,7 +323,7 @@ cdef int pass_entries(
                     block_end = noted.block_end
         passed.literal = passed.literal and offset == passed.count
         if offsets == ASSIGN:
-            offset = passed.last_offset + 1
+            offset = added(passed.last_offset, 1)
             put_int64(data, position, offset)
             if entry.magic == 2:
                 put_int32(data, position + LEADER_EPOCH, NO_NUMBER)
