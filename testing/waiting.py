@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final, TypeVar
 
 from ..clock import SystemClock
@@ -48,3 +49,12 @@ def wait_until(
         if clock.monotonic() > until_s:
             raise TimeoutError(f"not within {within_s:g} s: {state()}")
         time.sleep(_LOOK_SECONDS)
+
+
+def content_of(path: Path) -> bytes | None:
+    """Return the content of a file that a broker may create or replace meanwhile; `None` if there
+    is none."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None

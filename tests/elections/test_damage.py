@@ -8,6 +8,7 @@ import pytest
 
 from horolog import Consumer, HorologError
 from horolog.testing.etcd import EtcdProcess
+from horolog.testing.waiting import content_of
 
 from .brokers import TOPIC, Broker, Cluster, cluster
 
@@ -152,8 +153,8 @@ def test_of_lost_epochs_nobody_leads_before_all_are_heard_who_were_in_sync(
         (other,) = all_.others(leader)
         # After a kill, append times behind the last checkpoint are unknown.
         points = [one.data_dir / "recovery-point-offset-checkpoint" for one in (leader, other)]
-        wanted = f"{TOPIC} 0 {COUNT}"
-        all_.eventually(lambda: all(wanted in point.read_text() for point in points))
+        wanted = f"{TOPIC} 0 {COUNT}".encode()
+        all_.eventually(lambda: all(wanted in (content_of(point) or b"") for point in points))
         for one in (leader, other):
             one.kill()
         checkpoints = [spoil_epochs(one) for one in (leader, other)]

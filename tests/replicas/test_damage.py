@@ -22,6 +22,7 @@ from horolog.storage.replica.copy_facts import ReceivedSets, Stored
 from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.testing.files import FaultyFiles
 from horolog.testing.requests import create_topic
+from horolog.testing.waiting import content_of
 
 from .members import Member, Members, eventually, members, reading_link
 
@@ -172,7 +173,7 @@ async def test_a_follower_copies_its_damaged_metadata_log_again(
         good = path.read_bytes()
         path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
         await scrub(follower)
-        await eventually(lambda: path.read_bytes() == good)
+        await eventually(lambda: content_of(path) == good)
         await all_.in_sync(leader)
         assert follower.cluster.stored.hurt() == []
         assert follower.log(TOPIC) is copied
