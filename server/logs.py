@@ -175,5 +175,9 @@ class Logs:
     def _moved(self, log: Log) -> None:
         partition = log.topic, log.partition
         for lot in self._lots:
-            if partition in lot.by_awaited and (lot.minds_moves or log.failure is not None):
+            if partition not in lot.by_awaited:
+                continue
+            if log.failure is not None:
                 lot.advanced(partition)
+            elif lot.minds_moves:
+                lot.appended(partition, log)

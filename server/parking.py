@@ -102,7 +102,9 @@ class SharedWait(Wait):
 class _Parked(Wait):
     """A parked request, or several with the same wait."""
 
-    __slots__ = ("_lot", "awaited", "named_partitions", "requests", "satisfied", "timer")
+    __slots__ = (
+        *("_lot", "awaited", "named_partitions", "passes_over", "requests", "satisfied", "timer"),
+    )
 
     def __init__(
         self,
@@ -111,6 +113,7 @@ class _Parked(Wait):
         satisfied: Callable[[Any], bool],
         named_partitions: int,
         requests: int,
+        passes_over: Callable[[Any, Any], bool] | None,
     ) -> None:
         super().__init__()
         self._lot = lot
@@ -118,6 +121,7 @@ class _Parked(Wait):
         self.satisfied = satisfied
         self.named_partitions = named_partitions
         self.requests = requests
+        self.passes_over = passes_over
         self.timer: asyncio.TimerHandle | None = None
 
     def end(self) -> None:
@@ -168,14 +172,16 @@ class ParkingLot:
         *,
         named_partitions: int = 0,
         requests: int = 1,
+        passes_over: Callable[[Any, Any], bool] | None = None,
     ) -> Wait:
         """Return a wait that is over after `wait_ms`, or when one of `awaited` advances and
         `satisfied` returns true for it. Cancelling the wait removes the request from the lot.
 
         `named_partitions` is how many partitions the request names, repeats included; `requests` is
-        how many requests share the wait.
+        how many requests share the wait. `passes_over` says within `appended`, of a partition and
+        what was appended to, that it need not be checked.
         """
-        parked = _Parked(self, awaited, satisfied, named_partitions, requests)
+        parked = _Parked(self, awaited, satisfied, named_partitions, requests, passes_over)
         self._named_partitions += named_partitions
         self._requests += requests
         for each in parked.awaited:
@@ -192,6 +198,18 @@ class ParkingLot:
             if not self._advanced:
                 self._loop.call_soon(self._look)
             self._advanced[awaited] = None
+
+    def appended(self, awaited: Awaited, log: Any) -> None:
+        """As `advanced`, after an append to the partition's log. Nothing is checked if few requests
+        wait, and all of them pass over the append."""
+        waiting = self.by_awaited.get(awaited, ())
+        if len(waiting) <= CHECKED_AT_ONCE:
+            for parked in waiting:
+                if parked.passes_over is None or not parked.passes_over(awaited, log):
+                    break
+            else:
+                return
+        self.advanced(awaited)
 
     def leave(self, parked: _Parked) -> None:
         """Remove a request that does not wait any more."""

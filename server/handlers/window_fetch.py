@@ -479,7 +479,9 @@ class _WindowFetch:
             return None
         left_ms = max(round((self._until - self._services.work.time()) * 1000), 0)
         self._is_woken = False
-        parked = fetches.park(keys, self._may_have, left_ms, named_partitions=named)
+        parked = fetches.park(
+            keys, self._may_have, left_ms, named_partitions=named, passes_over=self._passes_over
+        )
         try:
             await self._check_all(parked)
         except BaseException:
@@ -492,6 +494,7 @@ class _WindowFetch:
 
     async def _pass_over(self) -> None:
         for awaited in self._awaited.values():
+            awaited.catch_up()
             for part in awaited.parts:
                 awaited.pass_over(part)
                 await self.turns.give_way()
@@ -533,6 +536,9 @@ class _WindowFetch:
             self._rest_moved = self._is_woken = True
             return True
         return self._windows_may_have(key)
+
+    def _passes_over(self, key: Partition, log: Log) -> bool:
+        return key not in self._rest_ends and self._awaited[key].passes_over(log)
 
     def _windows_may_have(self, key: Partition) -> bool:
         try:

@@ -19,6 +19,7 @@ from ...protocol.records.selection import Selected, selection
 from ...protocol.window_topics import WindowName
 from ...storage.index.time_map import UnreadableTimes
 from ...storage.log.log import Log
+from ...storage.log.recent_appends import AwaitedTimes
 from ...storage.read import reader
 from ...storage.read.search import FoundMessage
 from ...storage.read.slices import FileRange, Slice
@@ -30,7 +31,6 @@ from ...storage.read.window_sets import (
     aborted_batches,
     pieces_back,
     stretches_back,
-    watch_appends,
 )
 from ...storage.read.windows import ReadWindow, WindowPosition
 from ...storage.segment.segment import Segment
@@ -491,6 +491,7 @@ class AwaitedPartition:
     an offset above the end. A check takes about as long for ten thousand windows as for one."""
 
     __slots__ = (
+        "_awaited",
         "_committed",
         "_knowledge",
         "_least_offset",
@@ -508,6 +509,8 @@ class AwaitedPartition:
         self._log: Log | None = None
         self._knowledge: object = None
         """Is another one when the log was truncated."""
+        self._awaited: AwaitedTimes | None = None
+        """What the log's notes of appends know of the times of the windows."""
         self._position = 0
         """Up to where there is nothing more in any window."""
         self._least_offset = INT64_MAX
@@ -517,7 +520,7 @@ class AwaitedPartition:
         """Begin to watch the log; `add` is called next for each of the parts."""
         if self._union is None:
             self._union = WindowUnion(part.window for part in self.parts)
-        self._log, self._knowledge = None, None
+        self._log, self._knowledge, self._awaited = None, None, None
         self._position = self._least_offset = INT64_MAX
 
     def add(self, part: WindowPart) -> bool:
@@ -528,10 +531,19 @@ class AwaitedPartition:
             self._least_offset = min(self._least_offset, part.wanted.fetch_offset)
             return True
         if self._log is None:
+            assert self._union is not None
             self._log, self._knowledge = read.log, read.log.window_knowledge
-            watch_appends(read.log)
+            self._awaited = self._union.watch_appends(read.log)
         self._position = min(self._position, read.position)
         return read.log is self._log and not read.is_cut_off
+
+    def passes_over(self, log: Log) -> bool:
+        """Whether the fetch need not be checked: all appends since it was are outside of the times
+        for which readers wait. Called within an append."""
+        recent, awaited = log.recent_appends, self._awaited
+        if recent is None or awaited is None or self._least_offset != INT64_MAX:
+            return False
+        return recent.may_pass_over(self._position, log.log_end_offset, awaited)
 
     def may_have(self, log: Log) -> bool:
         """Whether the log may have something for the fetch since it was searched. What was appended
@@ -545,10 +557,15 @@ class AwaitedPartition:
         end = log.last_stable_offset if self._committed else log.high_watermark
         if self._position < end:
             assert self._union is not None
-            if not self._union.appends_lack(log, self._position, end):
+            if not self._union.appends_lack(log, self._position, end, self._awaited):
                 return True
             self._position = end
         return False
+
+    def catch_up(self) -> None:
+        """Pass over what was appended since the last look and has nothing for the fetch."""
+        if self._log is not None:
+            self.may_have(self._log)
 
     def pass_over(self, part: WindowPart) -> None:
         """Have the search of a part go on behind what was passed over for all of them."""

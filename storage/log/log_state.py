@@ -290,10 +290,9 @@ class LogState:
             return
         try:
             next_offset = self.segment_list.active.next_offset
-            recent.note(data, next_offset, largest_ms, times, append_bounds_ms)
+            if not recent.note(data, next_offset, largest_ms, times, append_bounds_ms):
+                self.recent_appends = None
         except MemoryError:  # The append goes on, and its readers look at the log.
-            self.recent_appends = None
-        if recent.is_unasked:
             self.recent_appends = None
 
     def fail(self, failure: StorageError) -> None:

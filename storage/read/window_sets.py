@@ -18,7 +18,7 @@ from ..index.append_time_lookup import known_times, run_between
 from ..index.append_times import Span
 from ..index.time_map import StoredTimes
 from ..log.log import Log
-from ..log.recent_appends import RecentAppends, TimeIntervals
+from ..log.recent_appends import AwaitedTimes, RecentAppends, TimeIntervals
 from ..segment.segment import Segment
 from . import windows
 from .search import FoundMessage
@@ -115,12 +115,6 @@ def knowledge_of(log: Log, window: LogWindow, *, committed: bool) -> WindowKnowl
     return found
 
 
-def watch_appends(log: Log) -> None:
-    """Have the times of appends noted, because a reader of a window waits for some."""
-    if log.recent_appends is None:
-        log.recent_appends = RecentAppends(log.log_end_offset)
-
-
 class WindowUnion:
     """Windows of one log of which a reader waits for any message."""
 
@@ -133,16 +127,26 @@ class WindowUnion:
         self._sent = TimeIntervals(sent) if sent else None
         self._appended = TimeIntervals(appended) if appended else None
 
-    def appends_lack(self, log: Log, begin: int, end: int) -> bool:
+    def watch_appends(self, log: Log) -> AwaitedTimes:
+        """Have the times of appends noted, because a reader waits for messages of the windows. As
+        `RecentAppends.await_times`."""
+        recent = log.recent_appends
+        if recent is None:
+            recent = log.recent_appends = RecentAppends(log.log_end_offset)
+        return recent.await_times(self._sent, self._appended)
+
+    def appends_lack(
+        self, log: Log, begin: int, end: int, awaited: AwaitedTimes | None = None
+    ) -> bool:
         """Whether the times that were noted at the appends from `begin` to `end` say that they
-        brought nothing of any window."""
+        brought nothing of any window. `awaited` is the result of `watch_appends`."""
         recent = log.recent_appends
         if recent is None:
             return False
-        if self._sent is not None and not recent.lacks(begin, end, self._sent, by_append=False):
-            return False
-        appended = self._appended
-        return appended is None or recent.lacks(begin, end, appended, by_append=True)
+        return all(
+            times is None or recent.lacks(begin, end, times, by_append=by_append, awaited=awaited)
+            for times, by_append in ((self._sent, False), (self._appended, True))
+        )
 
 
 @value_class

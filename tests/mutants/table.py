@@ -208,9 +208,16 @@ MUTANTS: Final = (
     Mutant(
         "window topics: an append of other times wakes no reader",
         "storage/log/recent_appends.py",
-        "if first_offset >= end or not times.meet(low_ms, high_ms):",
-        "if first_offset >= end or not times.meet(0, high_ms):",
-        "window_topics/test_wakes.py::test_appends_of_other_times",
+        "if not times.meet(low_ms, high_ms):",
+        "if not times.meet(0, high_ms):",
+        "window_topics/test_wakes.py::test_a_reader_of_other_times_does_not_pass_over_earlier_appends",
+    ),
+    Mutant(
+        "window topics: a reader does not pass over appends that came before it",
+        "storage/log/recent_appends.py",
+        "            self._end_run()\n            extent.grow",
+        "            extent.grow",
+        "window_topics/test_wakes.py::test_a_reader_of_other_times_does_not_pass_over_earlier_appends",
     ),
     Mutant(
         "window topics: a reader of more windows than are remembered comes to the end of some",

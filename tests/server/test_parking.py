@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from functools import partial
 
 import pytest
 
@@ -52,6 +53,44 @@ async def test_an_advance_that_satisfies_wakes(lot: ParkingLot) -> None:
     await ready
     assert condition.asked == [A, B]
     assert len(lot) == 0
+
+
+async def test_an_append_that_all_pass_over_is_not_checked() -> None:
+    lot = ParkingLot(asyncio.get_running_loop())
+    condition = Condition()
+    over = [False] * (CHECKED_AT_ONCE + 1)
+    asked: list[tuple[object, object]] = []
+
+    def passes_over(number: int, *of: object) -> bool:
+        asked.append((of[0], of[1]))
+        return over[number]
+
+    def park(number: int) -> Wait:
+        return lot.park([A], condition, FOREVER_MS, passes_over=partial(passes_over, number))
+
+    waits = [park(0), park(1)]
+    over[0] = True
+    lot.appended(A, "log")
+    await turn()
+    assert (asked, condition.asked) == ([(A, "log")] * 2, [A, A])
+    over[1] = True
+    lot.appended(A, "log")
+    lot.appended(B, "log")
+    await turn()
+    assert condition.asked == [A, A]
+    other = lot.park([A], condition, FOREVER_MS)
+    lot.appended(A, "log")
+    await turn()
+    assert condition.asked == [A] * 5
+    other.cancel()
+    waits += map(park, range(2, CHECKED_AT_ONCE + 1))
+    over[:] = [True] * len(over)
+    asked.clear()
+    lot.appended(A, "log")
+    await turn()
+    assert (asked, len(condition.asked)) == ([], 5 + len(waits))
+    for wait in waits:
+        wait.cancel()
 
 
 async def test_a_look_wakes_at_once(lot: ParkingLot) -> None:
