@@ -326,6 +326,22 @@ def test_a_reader_of_other_times_does_not_pass_over_earlier_appends() -> None:
     assert recent.lacks(12, 14, wide, by_append=False, awaited=second)
 
 
+def test_what_was_passed_over_is_known_to_those_who_waited_for_other_times() -> None:
+    recent = RecentAppends(10)
+    narrow, other = TimeIntervals([(100, 200)]), TimeIntervals([(400, 600)])
+    first = recent.await_times(narrow, None)
+    for next_offset, time_ms in ((12, 150), (14, 500), (16, 150)):
+        recent.note(b"", next_offset, time_ms, (time_ms, time_ms, 2), (1_000, 1_000))
+    assert recent.lacks(12, 14, narrow, by_append=False, awaited=first)
+    assert not recent.lacks(12, 16, narrow, by_append=False, awaited=first)
+    assert not recent.lacks(12, 14, other, by_append=False)
+    for _ in range(200):
+        second = recent.await_times(other, None)
+    assert second[0] is not first[0]
+    assert not recent.lacks(12, 14, other, by_append=False, awaited=second)
+    assert recent.lacks(14, 16, other, by_append=False, awaited=second)
+
+
 def test_times_that_nobody_awaits_any_more_are_passed_over_again() -> None:
     recent = RecentAppends(10)
     wide, narrow = TimeIntervals([(0, 600)]), TimeIntervals([(100, 200)])
