@@ -28,12 +28,19 @@ class EtcdProcess:
     """An etcd server with one member. It keeps its addresses and data across restarts."""
 
     def __init__(
-        self, folder: Path, *, tls: Sequence[str] = (), gateway: bool = True, scheme: str = "http"
+        self,
+        folder: Path,
+        *,
+        tls: Sequence[str] = (),
+        gateway: bool = True,
+        scheme: str = "http",
+        ports: Sequence[int] | None = None,
     ) -> None:
-        """`tls` are options of etcd, for `scheme` https."""
+        """`tls` are options of etcd, for `scheme` https. `ports` are one for clients and one for
+        other members, by default free ones."""
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        client, peer = free_ports(2)
+        client, peer = ports or free_ports(2)
         self.url = f"{scheme}://127.0.0.1:{client}"
         self._port = client
         self._peer = f"http://127.0.0.1:{peer}"

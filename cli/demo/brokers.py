@@ -16,11 +16,13 @@ from typing import Final
 from ...client.administer.admin import Admin, ReplicaAdmin
 from ...client.produce.producer import Producer
 from ...clock import SystemClock
-from ...protocol.api.cluster.describe_replicas import NOT_KNOWN
+from ...protocol.api.cluster.describe_replicas import NOT_KNOWN, DescribeReplicasResponse
 from ...protocol.errors import HorologError
 from ...testing.etcd import EtcdProcess, etcd_program
+from ..broker_options import HISTORY
+from ..errors import CommandFailed, note
 from ..output import shown_time
-from .feed import ensure_topic, find_history, sample, send_all
+from .feed import History, ensure_topic, find_history, sample, send_all
 
 PORTS: Final = (7070, 7071, 7170, 7171, 7270, 7271)
 """Two ports for each broker: for clients, and for its web page."""
@@ -59,6 +61,16 @@ class _Broker:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
 
+    @property
+    def ended(self) -> bool:
+        return self.process is not None and self.process.poll() is not None
+
+    def check_runs(self) -> None:
+        """Raise `CommandFailed`, with the last line of the broker's log, if the broker ended."""
+        if self.ended:
+            *_, last = self.log.read_text(errors="replace").splitlines() or ["it printed nothing"]
+            raise CommandFailed(f"broker {self.number} did not start: {last}")
+
     def stop(self) -> None:
         if self.process is not None:
             self.process.terminate()
@@ -83,46 +95,62 @@ def main(arguments: Sequence[str]) -> int:
         metavar="PORT",
         help="of each broker that for clients and that of its page",
     )
+    parser.add_argument(
+        "--etcd-ports",
+        type=int,
+        nargs=2,
+        metavar="PORT",
+        help="of etcd that for clients and that for other members; by default free ones",
+    )
+    parser.add_argument(HISTORY.flag, metavar=HISTORY.metavar, type=Path, help=HISTORY.help)
     asked = parser.parse_args(arguments)
     if etcd_program() is None:
         sys.stderr.write(f"{MISSING}\n")
         return 1
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with suppress(KeyboardInterrupt):
-        return _serve(asked.ports)
+    try:
+        _serve(asked.ports, asked.etcd_ports, find_history(asked.history))
+    except (CommandFailed, OSError) as error:
+        note(str(error))
+        return 1
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        pass  # by a signal
     return 0
 
 
-def _serve(ports: Sequence[int]) -> int:
+def _serve(ports: Sequence[int], etcd_ports: Sequence[int] | None, history: History) -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="horolog-cluster-")))
-        etcd = EtcdProcess(folder / "etcd")
+        etcd = EtcdProcess(folder / "etcd", ports=etcd_ports)
         stack.callback(etcd.close)
         try:
             etcd.start()
         except RuntimeError as error:
-            sys.stderr.write(f"{error}\n")
-            return 1
+            raise CommandFailed(str(error)) from error
         _say(f"etcd is at {etcd.url}")
         pairs = zip(ports[::2], ports[1::2], strict=True)
         brokers = [_Broker(folder, n, etcd.url, pair) for n, pair in enumerate(pairs, 1)]
         for broker in brokers:
             stack.callback(broker.stop)
             broker.start()
-        asyncio.run(_run(brokers))
-    return 0
+        try:
+            asyncio.run(_run(brokers, history))
+        finally:  # A second signal must not keep the brokers from being stopped.
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
-async def _run(brokers: list[_Broker]) -> None:
+async def _run(brokers: list[_Broker], history: History) -> None:
+    running = asyncio.current_task()
+    assert running is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
     watching = asyncio.create_task(_watch(brokers))
     addresses = ",".join(broker.address for broker in brokers)
     try:
-        await _until_led(brokers)
+        await _until_all_serve(brokers)
         async with (
             Admin(addresses, check_units=False) as admin,
             Producer(addresses, acks="all", idempotent=True, check_units=False) as producer,
         ):
-            history = await asyncio.to_thread(find_history, None)
             for topic in (TOPIC, history.topic):
                 await ensure_topic(admin, topic, {})
             await send_all(producer, history.topic, history.records)
@@ -170,8 +198,14 @@ async def _write(producer: Producer) -> None:
         await asyncio.sleep(WRITE_S)
 
 
-async def _until_led(brokers: list[_Broker]) -> None:
-    while await _state(brokers) is None:  # noqa: ASYNC110 - of other processes
+async def _until_all_serve(brokers: list[_Broker]) -> None:
+    """Wait until all brokers answer, and one leads. Raises `CommandFailed` if one ends first."""
+    while True:
+        for broker in brokers:
+            broker.check_runs()
+        answers = await _answers(brokers)
+        if len(answers) == len(brokers) and _state(answers) is not None:
+            return
         await asyncio.sleep(LOOK_S)
 
 
@@ -181,11 +215,10 @@ async def _watch(brokers: list[_Broker]) -> None:
     gone: set[int] = set()
     while True:
         for broker in brokers:
-            ended = broker.process is not None and broker.process.poll() is not None
-            if ended and broker.number not in gone:
+            if broker.ended and broker.number not in gone:
                 gone.add(broker.number)
                 _say(f"broker {broker.number} is gone")
-        state = await _state(brokers)
+        state = _state(await _answers(brokers))
         if state is not None and state != known:
             known = state
             in_sync = ", ".join(map(str, state[2]))
@@ -193,15 +226,25 @@ async def _watch(brokers: list[_Broker]) -> None:
         await asyncio.sleep(LOOK_S)
 
 
-async def _state(brokers: list[_Broker]) -> tuple[int, int, tuple[int, ...]] | None:
-    """Return leader, epoch and in-sync replicas, as the leader reports them; None without one."""
+async def _answers(brokers: list[_Broker]) -> list[tuple[_Broker, DescribeReplicasResponse]]:
+    """Return what each broker that answers knows of the cluster."""
     found = []
     for broker in brokers:
         with suppress(HorologError, OSError):
             async with ReplicaAdmin(broker.address, request_timeout_ms=1000) as admin:
-                status = await admin.describe()
-                if status.leader == broker.number != NOT_KNOWN:
-                    found.append((status.leader, status.epoch, tuple(status.in_sync)))
+                found.append((broker, await admin.describe()))
+    return found
+
+
+def _state(
+    answers: list[tuple[_Broker, DescribeReplicasResponse]],
+) -> tuple[int, int, tuple[int, ...]] | None:
+    """Return leader, epoch and in-sync replicas, as the leader reports them; None without one."""
+    found = [
+        (status.leader, status.epoch, tuple(status.in_sync))
+        for broker, status in answers
+        if status.leader == broker.number != NOT_KNOWN
+    ]
     return max(found, key=lambda one: one[1], default=None)
 
 

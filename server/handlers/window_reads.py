@@ -541,7 +541,7 @@ class AwaitedPartition:
         """Whether the fetch need not be checked: all appends since it was are outside of the times
         for which readers wait. Called within an append."""
         recent, awaited = log.recent_appends, self._awaited
-        if recent is None or awaited is None or self._least_offset != INT64_MAX:
+        if recent is None or awaited is None:
             return False
         return recent.may_pass_over(self._position, log.log_end_offset, awaited)
 

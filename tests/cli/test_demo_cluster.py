@@ -2,9 +2,11 @@
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,26 +19,40 @@ ENDS_WITHIN_S = 90
 """More than it waits itself for each broker."""
 
 
-@pytest.fixture
-def demo(tmp_path: Path, require_program: Callable[[str], str]) -> Iterator[tuple[Process, str]]:
-    """A demo of several brokers that runs, its files in `tmp_path`, and what it says first."""
-    require_program("etcd")
-    command = (sys.executable, "-m", "horolog.cli.demo.brokers", "--ports")
+@contextmanager
+def run_demo(place: Path, ports: list[int]) -> Iterator[Process]:
+    """Run a demo of several brokers, its files in `place`, with the ports of the brokers and two of
+    etcd. Its history are the files beside this one."""
+    command = (sys.executable, "-m", "horolog.cli.demo.brokers", "--history", Path(__file__).parent)
     with subprocess.Popen(
-        [*command, *map(str, free_ports(6))],
+        [*command, "--ports", *map(str, ports[:6]), "--etcd-ports", *map(str, ports[6:])],
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        env={"TMPDIR": str(tmp_path)},
-        cwd=tmp_path,
+        env={"TMPDIR": str(place)},
+        cwd=place,
     ) as process:
-        said = ""
         try:
-            while LAST_WORDS not in said:
-                said += next_line(process, 60)
-            yield process, said
+            yield process
         finally:
             process.terminate()
             process.wait(ENDS_WITHIN_S)
+
+
+@pytest.fixture
+def demo(tmp_path: Path, require_program: Callable[[str], str]) -> Iterator[tuple[Process, str]]:
+    """A demo that runs, and what it says first."""
+    require_program("etcd")
+    with run_demo(tmp_path, free_ports(8)) as process:
+        said = ""
+        try:
+            while LAST_WORDS not in said:
+                said += next_line(process)
+        except AssertionError as error:
+            for log in sorted(tmp_path.glob("*/*.log")):
+                said += f"{log.name}: {log.read_text()[-2000:]}\n"
+            raise AssertionError(f"{said}{error}") from error
+        yield process, said
 
 
 def found(pattern: str, text: str) -> list[str]:
@@ -59,4 +75,19 @@ def test_three_brokers_until_a_signal(
     process.send_signal(number)
     assert process.wait(ENDS_WITHIN_S) == 0
     assert not [pid for pid in brokers if Path(f"/proc/{pid}").exists()]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_broker_that_cannot_start_ends_it_with_the_reason(
+    tmp_path: Path, require_program: Callable[[str], str]
+) -> None:
+    require_program("etcd")
+    ports = free_ports(8)
+    taken = ports[4]  # for clients of the third
+    with closing(socket.create_server(("127.0.0.1", taken))), run_demo(tmp_path, ports) as process:
+        _, said = process.communicate(timeout=ENDS_WITHIN_S)
+        assert process.returncode == 1
+    assert re.fullmatch(
+        rf"horolog: broker 3 did not start: .*127\.0\.0\.1:{taken}.*Address already in use\n", said
+    )
     assert not list(tmp_path.iterdir())

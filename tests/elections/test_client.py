@@ -122,6 +122,11 @@ async def test_a_silent_endpoint_costs_no_more_than_the_time_limit() -> None:
             b'{"error":"etcdserver: no leader","code":14}',
             EtcdUnreachable,
         ),
+        (
+            b"400 Bad Request",
+            b'{"error":"etcdserver: not capable","code":9}',
+            EtcdUnreachable,
+        ),
         (b"502 Bad Gateway", b"nginx", EtcdUnreachable),
         (
             b"403 Forbidden",

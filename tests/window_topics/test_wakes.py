@@ -342,7 +342,7 @@ def test_what_was_passed_over_is_known_to_those_who_waited_for_other_times() -> 
     assert recent.lacks(14, 16, other, by_append=False, awaited=second)
 
 
-def test_times_that_nobody_awaits_any_more_are_passed_over_again() -> None:
+def test_appends_within_times_that_are_no_longer_awaited_are_passed_over() -> None:
     recent = RecentAppends(10)
     wide, narrow = TimeIntervals([(0, 600)]), TimeIntervals([(100, 200)])
     first = recent.await_times(wide, None)
@@ -354,6 +354,14 @@ def test_times_that_nobody_awaits_any_more_are_passed_over_again() -> None:
     assert not recent.lacks(10, 14, wide, by_append=False, awaited=first)
     assert recent.lacks(10, 12, wide, by_append=False, awaited=first)
     assert recent.may_pass_over(12, 14, awaited)
+
+
+def test_a_reader_that_passes_over_every_append_is_waiting() -> None:
+    recent = RecentAppends(0)
+    awaited = recent.await_times(TimeIntervals([(100, 200)]), None)
+    for offset in range(2_000):
+        assert recent.note(b"", offset + 1, 300, (300, 300, 1), (1_000, 1_000))
+        assert recent.may_pass_over(0, offset + 1, awaited)
 
 
 few_times = st.lists(st.integers(0, 12), min_size=1, max_size=2).map(tuple)
