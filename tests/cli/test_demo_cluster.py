@@ -22,12 +22,12 @@ ENDS_WITHIN_S = 90
 @contextmanager
 def run_demo(place: Path, ports: list[int]) -> Iterator[Process]:
     """Run a demo of several brokers, its files in `place`, with the ports of the brokers and two of
-    etcd. Its history are the files beside this one."""
+    etcd. Its history is the files beside this one."""
     command = (sys.executable, "-m", "horolog.cli.demo.brokers", "--history", Path(__file__).parent)
     with subprocess.Popen(
         [*command, "--ports", *map(str, ports[:6]), "--etcd-ports", *map(str, ports[6:])],
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         env={"TMPDIR": str(place)},
         cwd=place,
@@ -85,9 +85,10 @@ def test_a_broker_that_cannot_start_ends_it_with_the_reason(
     ports = free_ports(8)
     taken = ports[4]  # for clients of the third
     with closing(socket.create_server(("127.0.0.1", taken))), run_demo(tmp_path, ports) as process:
-        _, said = process.communicate(timeout=ENDS_WITHIN_S)
+        said, _ = process.communicate(timeout=ENDS_WITHIN_S)
         assert process.returncode == 1
     assert re.fullmatch(
-        rf"horolog: broker 3 did not start: .*127\.0\.0\.1:{taken}.*Address already in use\n", said
+        rf"horolog: broker 3 did not start: .*127\.0\.0\.1:{taken}.*Address already in use",
+        said.splitlines()[-1],
     )
     assert not list(tmp_path.iterdir())

@@ -138,8 +138,8 @@ _TRY_ANOTHER: Final = frozenset({1, 4, 8, 13, 14})
 """gRPC codes of errors that another etcd member, or a later request, may not have: cancelled,
 deadline exceeded, resource exhausted, internal, unavailable."""
 
-_STARTS: Final = "not capable"
-"""In the text of an error while an etcd has not read yet which releases its members have."""
+_STARTING: Final = "not capable"
+"""In the text of an error of an etcd that does not know yet which releases its members have."""
 
 _TOKEN_IS_OLD: Final = ("invalid auth token", "auth store is old", "user name is empty")
 _LOGIN_REFUSED: Final = ("authentication failed", "permission denied", *_TOKEN_IS_OLD)
@@ -323,7 +323,7 @@ def _error(endpoint: str, code: object, text: str) -> EtcdError:
         return EtcdMisconfigured(f"{endpoint}: {text} (cluster.etcd.credentials)")
     if code == _NOT_FOUND and "lease" in text:
         return LeaseNotFound(text)
-    if code in _TRY_ANOTHER or _STARTS in text:
+    if code in _TRY_ANOTHER or _STARTING in text:
         return EtcdUnreachable(f"{endpoint}: {text}")
     return EtcdError(f"{endpoint}: {text}")
 
