@@ -269,12 +269,15 @@ class Leader:
         partition, end = partition_of(position), position.end_offset
         part = self.partitions[partition]
         log = part.log
-        diverging = self.divergence(log, end, position.last_epoch)
+        start = log.log_start_offset
+        # The follower's last epoch may be gone with messages that this log has deleted since.
+        continues = end <= start and session.gets_to(partition, start)
+        diverging = None if continues else self.divergence(log, end, position.last_epoch)
         if diverging is not None or end > session.unsure.get(partition, end):
             session.unsure.pop(partition, None)
         # A divergence found for an earlier position no longer applies.
         session.diverging.pop(partition, None)
-        if diverging is None and end >= log.log_start_offset:
+        if diverging is None and (continues or end >= start):
             if partition not in session.ends:
                 session.changed.add(partition)  # The follower may not know the watermark.
             session.ends[partition] = end

@@ -130,3 +130,9 @@ class Session:
         agree."""
         end = self.ends.get(partition)
         return None if end is None else max(end, self.sent.get(partition, end))
+
+    def gets_to(self, partition: Partition, offset: int) -> bool:
+        """Whether the follower's log agrees, and may end at `offset` or behind it by what was sent
+        since."""
+        end = self.goes_on_at(partition)
+        return end is not None and (offset <= end or partition in self.unsure)

@@ -36,7 +36,7 @@ def simulation(
 
 def test_schedules_that_broke_something() -> None:
     run((319497927581, 319497940132), own_min_insync=False, loses_histories=False)
-    run((719000030972,))
+    run((719000030972, 700671158443))
 
 
 def test_what_is_promised_holds(sample: Callable[[int], range]) -> None:

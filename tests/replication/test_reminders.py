@@ -2,95 +2,15 @@
 
 import pytest
 
-from horolog.protocol.api.cluster.replicate import (
-    Answers,
-    EpochBegin,
-    ReplicaPosition,
-    ReplicatedPart,
-    ReplicateRequest,
-    ReplicateResponse,
-    Says,
-)
-from horolog.replication.cluster_state import ClusterState
+from horolog.protocol.api.cluster.replicate import Answers, EpochBegin, ReplicatedPart
 from horolog.replication.effects import Answer, Close, Effect, Outcome, Remind, Send
 from horolog.replication.follower import Follower
-from horolog.replication.in_sync import InSyncReplicas
-from horolog.replication.leader import Leader
-from horolog.replication.messages import hello_of
-from horolog.replication.settings import Incarnation, Member, ReplicationSettings
 from horolog.storage.log.epoch_history import EpochHistory, EpochStart
 from horolog.storage.replica.copy_facts import Stored
 from horolog.testing.simulation.by_hand import HandOracle
-from horolog.testing.simulation.disk import (
-    DATA,
-    METADATA,
-    TOPIC,
-    SentStretch,
-    SimulatedDirectory,
-    SimulatedLog,
-)
+from horolog.testing.simulation.disk import DATA, METADATA, TOPIC, SentStretch, SimulatedDirectory
 
-ME, OTHER = Member(1, 11), Member(2, 22)
-SETTINGS = ReplicationSettings(sync_for_acks_all=False)
-CONNECTION = "a connection"
-
-
-def position(end: int, epoch: int) -> ReplicaPosition:
-    return ReplicaPosition(
-        topic=DATA[0],
-        partition=DATA[1],
-        end_offset=end,
-        last_epoch=epoch,
-        synced_offset=0,
-        log_start_offset=0,
-    )
-
-
-def said(says: Says, positions: list[ReplicaPosition]) -> ReplicateRequest:
-    return ReplicateRequest(says=says, connection=0, epoch=1, positions=positions)
-
-
-def response(answers: Answers, epoch: int) -> ReplicateResponse:
-    return ReplicateResponse(answers=answers, epoch=epoch, broker_id=1)
-
-
-class Led:
-    """A leader of one partition with a follower in sync, and what it wants done."""
-
-    def __init__(self) -> None:
-        directory = SimulatedDirectory(1, HandOracle(), {})
-        directory.add(DATA)
-        self.log: SimulatedLog = directory.logs[DATA]
-        self.effects: list[Effect] = []
-        isr = InSyncReplicas(ClusterState(1, Incarnation(1, 1), frozenset({ME, OTHER})), 1)
-        self.leader = Leader(ME, 1, isr, directory.logs, SETTINGS, 0.0, self.effects)
-        self.leader.start()
-        self.leader.greeted(CONNECTION, hello_of(OTHER, 1, 1, {}), {})
-        self.fetch(0, -1)
-        self.fetch()
-        self.effects.clear()
-
-    def append(self, token: str) -> None:
-        first = self.log.log_end_offset
-        self.leader.begin_append(DATA)
-        self.log.append((1, "writer", first), 0)
-        self.leader.appended(DATA, first, first + 1, token)
-
-    def fetch(self, end: int | None = None, epoch: int = 1) -> None:
-        """The follower asks for what follows `end`, or for what follows."""
-        told = [] if end is None else [position(end, epoch)]
-        self.leader.fetched(0.0, CONNECTION, said(Says.FETCH, told))
-
-    def watermarks(self) -> list[int]:
-        """Those that the follower was told since this was asked last."""
-        sent = [one.message for one in self.effects if isinstance(one, Send)]
-        self.effects.clear()
-        return [
-            part.high_watermark
-            for one in sent
-            if isinstance(one, ReplicateResponse) and one.answers == Answers.FETCHED
-            for part in one.parts
-        ]
+from .led import CONNECTION, SETTINGS, Led, response
 
 
 def test_a_watermark_alone_answers_no_fetch() -> None:
@@ -143,7 +63,7 @@ def test_a_follower_that_did_not_wait_is_reminded_after_its_fetch() -> None:
     led = Led()
     led.append("first")
     led.watermarks()
-    led.leader.confirmed(CONNECTION, said(Says.CONFIRM, [position(1, 1)]))
+    led.confirm(1, 1)
     assert led.effects.count(Remind()) == 1
     led.effects.clear()
     led.leader.reminded()
