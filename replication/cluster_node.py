@@ -280,9 +280,10 @@ class ClusterNode(Node):
         """Lead if possible: the state names this process as leader of a new epoch."""
         state = view.state
         newest = state.epoch >= self.highest_epoch
-        if self.identity.in_doubt and not self._bids_in_doubt:
+        doubted = self.identity.in_doubt and not self._bids_in_doubt
+        if doubted or self.member not in state.isr:
             # This broker stood for election, or was handed the lead, before it found that messages
-            # are missing.
+            # are missing, or under an earlier nonce.
             self._led_epoch = state.epoch
             self._give_lease_up()
         elif newest and self.holds_lease(now_s) and self.holds_key(view):

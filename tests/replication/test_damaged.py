@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from horolog.replication.cluster_node import ClusterNode
 from horolog.replication.effects import Transact
 from horolog.testing.simulation.disk import DATA, SimulatedLog
 from horolog.testing.simulation.machine import Machine
@@ -74,6 +75,18 @@ def stands_for_election(simulation: Simulation) -> bool:
     return any(isinstance(it, Transact) and it.lead_on_lease is not None for it in wanted)
 
 
+def stand_for_election(cluster: Cluster) -> None:
+    """Stop the leader, and go on until the follower's request to be elected is on its way."""
+    cluster.leader.stop(silent=False)
+    simulation = cluster.simulation
+    while not stands_for_election(simulation):
+        if simulation.requests:
+            simulation.deliver()
+        else:
+            simulation.now_s += STEP_S
+            cluster.follower.tick()
+
+
 def test_a_damaged_leader_lets_another_one_lead_and_copies_what_is_bad(cluster: Cluster) -> None:
     leader, follower = cluster.leader, cluster.follower
     damage(leader)
@@ -113,14 +126,8 @@ def test_a_broker_that_meets_damage_after_it_stood_for_election_does_not_lead(
     cluster: Cluster,
 ) -> None:
     leader, follower = cluster.leader, cluster.follower
-    leader.stop(silent=False)
     simulation = cluster.simulation
-    while not stands_for_election(simulation):
-        if simulation.requests:
-            simulation.deliver()
-        else:
-            simulation.now_s += STEP_S
-            follower.tick()
+    stand_for_election(cluster)
     damage(follower)
     follower.tick()
     for _ in range(20):
@@ -130,6 +137,20 @@ def test_a_broker_that_meets_damage_after_it_stood_for_election_does_not_lead(
     cluster.until(lambda: leads(leader) and len(simulation.etcd.state.isr) == 2)
     assert log_of(follower).entries == log_of(leader).entries
     assert len(log_of(leader).entries) == MESSAGES
+
+
+def test_a_broker_that_is_elected_under_an_earlier_nonce_does_not_lead(cluster: Cluster) -> None:
+    follower = cluster.follower
+    stand_for_election(cluster)
+    node = follower.node
+    assert isinstance(node, ClusterNode)
+    node.remember(node.identity._replace(nonce=node.identity.nonce + 1))
+    for _ in range(20):
+        cluster.round()
+        assert not leads(follower)
+    node.accepts_loss = True
+    cluster.until(lambda: leads(follower))
+    assert follower.directory.member in cluster.simulation.etcd.state.isr
 
 
 @pytest.mark.parametrize("brokers", [2, 3])

@@ -60,6 +60,9 @@ ELECTED_AT_THE_RESTORE = (831000002446, 831000007543)
 """Schedules in which a broker is elected before another, which knows its epoch, can record that
 etcd went back."""
 
+ELECTED_UNDER_AN_EARLIER_NONCE = 88200671080284
+"""A schedule in which a broker stands for election, finds damage, and stands again."""
+
 
 def run(seeds: Iterable[int], **options: object) -> Counter[str]:
     counts: Counter[str] = Counter()
@@ -105,6 +108,7 @@ def test_what_is_promised_holds(sample: Sample, part: int) -> None:
 def test_schedules_that_were_worth_something() -> None:
     run(REGRESS, own_min_insync=False, own_durability=False, loses_histories=False)
     run(ELECTED_AT_THE_RESTORE, sets_back=True)
+    run([ELECTED_UNDER_AN_EARLIER_NONCE], damages=True, clocks_jump=True)
 
 
 def test_a_seed_says_everything() -> None:
