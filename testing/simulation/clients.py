@@ -211,7 +211,9 @@ class Clients:
                 write.partition, token.offset, token.entry, synced=token.synced
             )
             if write.partition != METADATA and write.partition not in self._simulation.stamped:
-                self._simulation.oracle.has_time(write.partition, token.offset, write.created_ms)
+                self._simulation.oracle.has_time(
+                    write.partition, token.offset, token.entry, write.created_ms
+                )
             self._done(write)
 
     def _done(self, write: Write) -> None:

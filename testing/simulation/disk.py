@@ -218,6 +218,7 @@ class SimulatedLog:
         stretch: SentStretch = stored.data
         if stretch.damaged:
             self._refused = True
+            self._epochs = self._epochs.cut(len(self.entries))
             return False
         first = stored.next_offset - len(stretch.entries)
         if first != len(self.entries):

@@ -275,10 +275,13 @@ class Oracle:
         if given != right:
             raise Violation(f"{name_of(log)}: of {targets_ms} it says {given}, not {right}")
 
-    def has_time(self, partition: Partition, offset: int, created_ms: int) -> None:
-        """Check the time of a message that was acknowledged to a producer with this create time."""
+    def has_time(self, partition: Partition, offset: int, entry: Entry, created_ms: int) -> None:
+        """Check the time of a message that was acknowledged to a producer with this create time,
+        unless another message is there since an unclean election."""
         truth = self.truth(partition)
         if self.set_back or not truth.start <= offset < len(truth.times_ms):
+            return
+        if truth.committed[offset] != entry:
             return
         if truth.times_ms[offset] != created_ms:
             raise Violation(
